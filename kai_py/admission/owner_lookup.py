@@ -24,7 +24,7 @@ from kai_py.grouping.owner_chain import (
     owner_chain,
 )
 from kai_py.watch.client import Client
-from kai_py.watch.discovery import find_kind
+from kai_py.watch.discovery import ServedApis, find_kind
 from kai_py.watch.errors import ApiError, Forbidden, NotFound, is_absent
 from kai_py.watch.resource import Kind
 
@@ -98,7 +98,9 @@ class OwnerLookup:
 
     async def _read(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
         group_kind = kind_of(reference)
-        kind = self._kinds.get(group_kind) or await find_kind(self.client, group_kind, None)
+        kind = self._kinds.get(group_kind)
+        if kind is None:
+            kind = await find_kind(ServedApis(self.client), group_kind, None)
         if kind is None:
             return Absence.UNREADABLE
         self._kinds[group_kind] = kind

@@ -17,7 +17,7 @@ import msgspec
 from kai_py.api.records.core import OwnerReference
 from kai_py.grouping.owner_chain import GroupKind, kind_of
 from kai_py.watch.client import Client
-from kai_py.watch.discovery import discover, find_kind
+from kai_py.watch.discovery import ServedApis, discover, find_kind
 from kai_py.watch.errors import Forbidden, NotFound, Unreachable
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind, Resource
@@ -81,7 +81,7 @@ async def read_service_accounts(client: Client, documents: Sequence[Document]) -
         if each["kind"] != "Pod"
     ):
         return []
-    found = await _of_kind(client, GroupKind("", SERVICE_ACCOUNT))
+    found = await _of_kind(client, ServedApis(client), GroupKind("", SERVICE_ACCOUNT))
     return [
         {**each, "metadata": {key: each["metadata"].get(key) for key in IDENTITY}} for each in found
     ]
@@ -99,22 +99,24 @@ async def _read_owners(client: Client, documents: Sequence[Document]) -> list[Do
     requested = {GroupKind(kind.group, kind.name) for kind in WATCHED}
     listed: dict[str, Document] = {}
     found: list[Document] = []
+    apis = ServedApis(client)
     level = list(documents)
     while level:
         references = [each for document in level for each in _owner_references(document)]
         for kind in dict.fromkeys(map(kind_of, references)):
             if kind not in requested:
                 requested.add(kind)
-                listed |= {each["metadata"]["uid"]: each for each in await _of_kind(client, kind)}
+                of_kind = await _of_kind(client, apis, kind)
+                listed |= {each["metadata"]["uid"]: each for each in of_kind}
         uids = dict.fromkeys(each.uid for each in references)
         level = [listed.pop(uid) for uid in uids if uid in listed]
         found += level
     return found
 
 
-async def _of_kind(client: Client, kind: GroupKind) -> list[Document]:
+async def _of_kind(client: Client, apis: ServedApis, kind: GroupKind) -> list[Document]:
     try:
-        served = await find_kind(client, kind, None)
+        served = await find_kind(apis, kind, None)
         return [] if served is None else await _read(client, served.at())
     except (Forbidden, NotFound):
         return []

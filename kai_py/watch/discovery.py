@@ -8,7 +8,7 @@ for each group and version of ours.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -91,8 +91,33 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
     return Discovery(served, {kind: unanswered[kind] for kind in unanswered if kind not in served})
 
 
+class ServedApis:
+    """What a server serves now, each document of which is read once.
+
+    Of any number of kinds that tenants name, no more calls are made than there are groups.
+    """
+
+    def __init__(self, client: Client) -> None:
+        """Nothing has been read yet."""
+        self._client = client
+        self._groups: _Groups | None = None
+        self._resources: dict[str, _Resources] = {}
+
+    async def groups(self) -> Sequence[_Group]:
+        """The groups and their versions; raises ApiError."""
+        if self._groups is None:
+            self._groups = await _read(self._client, "/apis", _Groups)
+        return self._groups.groups
+
+    async def resources(self, root: str) -> Sequence[_ServedResource]:
+        """The resources of a group and version; raises ApiError."""
+        if root not in self._resources:
+            self._resources[root] = await _read(self._client, root, _Resources)
+        return self._resources[root].resources
+
+
 async def find_kind(
-    client: Client, wanted: GroupKind, decode: Decode[Any] | None
+    apis: ServedApis, wanted: GroupKind, decode: Decode[Any] | None
 ) -> Kind[Any] | None:
     """Find a kind of which only group and name are known; None if it is not served.
 
@@ -101,12 +126,12 @@ async def find_kind(
     """
     versions = ["v1"]
     if wanted.group:
-        groups = (await _read(client, "/apis", _Groups)).groups
+        groups = await apis.groups()
         versions = [each.version for g in groups if g.name == wanted.group for each in g.versions]
     found: dict[str, _ServedResource] = {}
     for version in versions:
         root = f"/apis/{wanted.group}/{version}" if wanted.group else f"/api/{version}"
-        for resource in (await _read(client, root, _Resources)).resources:
+        for resource in await apis.resources(root):
             watchable = {"list", "watch"} <= {*resource.verbs} and "/" not in resource.name
             if resource.kind == wanted.kind and watchable:
                 found[version] = resource

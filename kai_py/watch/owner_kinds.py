@@ -5,7 +5,7 @@ that the server serves; one that is not served, or that we may not read, is repo
 for again every minute. One that disappears while it is followed is looked for again. Only the
 metadata of a kind is read, unless ``decoder`` returns a decoder for it.
 
-Cost: two or three calls per kind, once; then its watch.
+Cost: a call per group that is asked for, and one per kind that is found, once; then its watch.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
-from kai_py.watch.discovery import find_kind
+from kai_py.watch.discovery import ServedApis, find_kind
 from kai_py.watch.errors import ApiError, Forbidden, NotFound
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Decode, Kind
@@ -49,6 +49,8 @@ class OwnerKindWatcher:
         self._on_readable = on_readable
         self._wanted: dict[GroupKind, None] = {}
         self._refused: dict[GroupKind, None] = {}
+        self._reasons: dict[GroupKind, str] = {}
+        """Why kinds could not be read when they were last looked for."""
         self._followed: dict[GroupKind, Kind[Any]] = {}
         self._served: dict[GroupKind, None] = {}
         self._wake = asyncio.Event()
@@ -60,8 +62,8 @@ class OwnerKindWatcher:
 
     def drop(self, kind: GroupKind) -> None:
         """Do not look for ``kind`` any more unless it is followed: no pod needs it."""
-        self._wanted.pop(kind, None)
-        self._refused.pop(kind, None)
+        for kinds in (self._wanted, self._refused, self._reasons):
+            kinds.pop(kind, None)
 
     @property
     def settled(self) -> bool:
@@ -93,39 +95,46 @@ class OwnerKindWatcher:
     async def _find_wanted(self) -> None:
         """Look for the wanted kinds; of a group that does not answer, for one of them only."""
         silent: set[str] = set()
+        apis = ServedApis(self._client)
         for kind in tuple(self._wanted):
-            if kind.group not in silent and not await self._find(kind):
+            if kind.group not in silent and not await self._find(apis, kind):
                 silent.add(kind.group)
 
-    async def _find(self, kind: GroupKind) -> bool:
+    async def _find(self, apis: ServedApis, kind: GroupKind) -> bool:
         """Look for a kind; False if the server does not answer."""
+        problem, found = "", None
         try:
-            found = await find_kind(self._client, kind, self._decoder(kind))
+            found = await find_kind(apis, kind, self._decoder(kind))
             if found is not None:
                 await self._client.check_list(found.at())
         except (Forbidden, NotFound) as error:
-            self._refuse(kind, str(error))
+            problem = str(error)
         except ApiError as error:
             logger.warning("cannot discover where %s is served: %s", kind, error)
             return False
+        if kind not in self._wanted:
+            return True  # it was dropped meanwhile
+        if found is None or problem:
+            self._refuse(kind, problem or "it is not served")
         else:
-            if found is None:
-                self._refuse(kind, "it is not served")
-            else:
-                self._follow(kind, found)
+            self._follow(kind, found)
         return True
 
     def _follow(self, kind: GroupKind, found: Kind[Any]) -> None:
         logger.info("following %s: it owns pods of this scheduler", kind)
         self._wanted.pop(kind, None)
+        self._reasons.pop(kind, None)
         self._followed[kind] = found
         self._mirror.follow(found)
         self._on_readable(kind, readable=True)
 
     def _refuse(self, kind: GroupKind, reason: str) -> None:
-        logger.info("%s owns pods of this scheduler but cannot be read: %s", kind, reason)
+        # Any pod may name any text as the kind of its owner: what is known is not logged again.
+        if self._reasons.get(kind) != reason:
+            logger.info("%s owns pods of this scheduler but cannot be read: %s", kind, reason)
         self._wanted.pop(kind, None)
         self._refused[kind] = None
+        self._reasons[kind] = reason
         self._on_readable(kind, readable=False)
 
     def _drop_removed(self) -> None:

@@ -182,3 +182,52 @@ def test_kinds_of_a_group_that_hangs_do_not_hold_up_those_of_others():
 def test_refusals_are_the_errors_that_are_handled():
     assert isinstance(failure(403), Forbidden)
     assert isinstance(failure(404), NotFound)
+
+
+async def test_kinds_by_the_hundred_that_are_not_served_cost_a_call_and_a_line_each_once(caplog):
+    """Any pod may name any text as the kind of its owner."""
+    caplog.set_level("INFO", "kai_py.watch.owner_kinds")
+    server, calls = Server("v1"), []
+    read = server.read
+
+    async def counted(path, *, kind):
+        calls.append(path)
+        return await read(path, kind=kind)
+
+    server.read = counted
+    refused, enough = [], asyncio.Event()
+
+    def refuse(kind, **_):
+        refused.append(kind)
+        if len(refused) == 2000:
+            enough.set()
+
+    kinds = OwnerKindWatcher(server, server, lambda _: None, refuse)
+    for number in range(500):
+        kinds.want(GroupKind(f"group-{number}.example.com", "Any"))
+        kinds.want(GroupKind(LWS.group, f"Any{number}"))
+    task = asyncio.ensure_future(kinds.run())
+    await enough.wait()
+    task.cancel()
+    assert set(calls) == {"/apis", f"/apis/{LWS.group}/v1"}
+    assert len(calls) <= 3 * 2
+    assert len(caplog.messages) == 1000
+
+
+async def test_a_kind_that_is_not_needed_any_more_is_not_looked_for_again():
+    server = Server()
+    kinds = OwnerKindWatcher(server, server, lambda _: None, lambda _kind, **_: None)
+    read = server.read
+
+    async def dropped_meanwhile(path, *, kind):
+        kinds.drop(LWS)
+        return await read(path, kind=kind)
+
+    server.read = dropped_meanwhile
+    kinds.want(LWS)
+    task = asyncio.ensure_future(kinds.run())
+    await asyncio.sleep(0.02)
+    server.read, server.versions = read, ["v1"]
+    await asyncio.sleep(0.2)
+    task.cancel()
+    assert server.followed == []
