@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -230,4 +231,18 @@ def _proxy(configuration: Any) -> str:
     host = urlsplit(configuration.host).hostname or ""
     if not configuration.proxy or proxy_bypass(host):
         return ""
-    return str(configuration.proxy)
+    excepted = str(configuration.no_proxy or "").split(",")
+    return "" if any(_is_in(host, each.strip()) for each in excepted) else str(configuration.proxy)
+
+
+def _is_in(host: str, entry: str) -> bool:
+    """Whether an entry of NO_PROXY that ``proxy_bypass`` doesn't know means ``host``.
+
+    These are networks, as the addresses of Services usually are excepted, and ``*.example.com``.
+    """
+    if entry.startswith("*."):
+        return host.endswith(entry[1:])
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        return False

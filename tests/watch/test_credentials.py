@@ -140,3 +140,21 @@ def test_order_of_sources(tmp_path, monkeypatch):
 
 def test_anonymous_access_has_no_trailing_slash():
     assert Anonymous("http://127.0.0.1:8001/").load().server == "http://127.0.0.1:8001"
+
+
+@pytest.mark.parametrize(
+    ("server", "through"),
+    [
+        ("https://10.96.0.1", False),
+        ("https://[fd00::1]:443", False),
+        ("https://kubernetes.default.svc", False),
+        ("https://api.example.com:6443", False),
+        ("https://10.200.0.1", True),
+        ("https://example.com", True),
+    ],
+)
+def test_what_no_proxy_names_is_reached_without_a_proxy(tmp_path, monkeypatch, server, through):
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "10.96.0.0/12, fd00::/8,.svc,*.example.com,nonsense/33")
+    access = Kubeconfig(kubeconfig(tmp_path, {"token": "t"}, server=server)).load()
+    assert bool(access.proxy) is through
