@@ -35,6 +35,10 @@ class Endpoint(NamedTuple):
     tls: ssl.SSLContext | bool = False
     server_name: str = ""
 
+    def __str__(self) -> str:
+        """Host and port as a URL has them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class CannotConnectError(ConnectionError):
     """No connection to the server; the text says to which and why."""
@@ -97,7 +101,6 @@ class Connections:
         return None
 
     async def _connect(self, endpoint: Endpoint) -> "_Connection":
-        where = f"{endpoint.host}:{endpoint.port}"
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: _Connection(endpoint, self._open),
@@ -108,7 +111,7 @@ class Connections:
                 happy_eyeballs_delay=0.25,
             )
         except OSError as error:
-            raise CannotConnectError(connect_failure(where, error)) from error
+            raise CannotConnectError(connect_failure(str(endpoint), error)) from error
         return connection
 
 

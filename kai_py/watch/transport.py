@@ -30,6 +30,7 @@ from kai_py.watch.access import AccessCache
 from kai_py.watch.connections import Connections, Endpoint, connect_failure, keep_alive
 from kai_py.watch.credentials import Credentials, ServerAccess
 from kai_py.watch.errors import (
+    CredentialsError,
     InvalidName,
     StatusError,
     TimedOut,
@@ -182,8 +183,8 @@ class HttpTransport:
             async with asyncio.timeout(limit):
                 if _needs_aiohttp(access):
                     return await self._send_by_proxy(call, status)
-                request = request_bytes(call, access)
                 where = _endpoint(access.server, access.tls, access.server_name)
+                request = request_bytes(call, access)
                 repeatable = call.verb in READING
                 answer = await self._calls.exchange(where, request, repeatable=repeatable)
             status.code = answer.status
@@ -297,11 +298,18 @@ def _needs_aiohttp(access: ServerAccess) -> bool:
 
 @lru_cache(maxsize=8)
 def _endpoint(server: str, tls: ssl.SSLContext | None, server_name: str) -> Endpoint:
-    """Where calls to this server are sent to."""
-    url = urlsplit(server)
+    """Where calls to this server are sent to; raises CredentialsError if that is no address."""
+    try:
+        url = urlsplit(server)
+        host, port = url.hostname or "", url.port
+        host.encode("idna")  # as connecting would do: a name may have parts that are too long
+    except ValueError as error:
+        raise CredentialsError(f"{server} is not the address of a server: {error}") from error
+    if not host:
+        raise CredentialsError(f"{server} is not the address of a server: it names no host")
     if url.scheme != "https":
-        return Endpoint(url.hostname or "", url.port or 80)
-    return Endpoint(url.hostname or "", url.port or 443, tls or True, server_name)
+        return Endpoint(host, port or 80)
+    return Endpoint(host, port or 443, tls or True, server_name)
 
 
 def request_bytes(call: ApiCall, access: ServerAccess) -> bytes:

@@ -16,7 +16,7 @@ from kai_py.watch.connections import (
     Endpoint,
 )
 from kai_py.watch.credentials import Anonymous, ServerAccess
-from kai_py.watch.errors import InvalidName, TimedOut, Unreachable
+from kai_py.watch.errors import CredentialsError, InvalidName, TimedOut, Unreachable
 from kai_py.watch.http_answer import AnswerError
 from kai_py.watch.transport import ApiCall
 
@@ -161,6 +161,28 @@ async def test_a_server_that_is_not_there_is_named():
         await calls.exchange(Endpoint("127.0.0.1", 1), REQUEST, repeatable=True)
     with pytest.raises(CannotConnectError, match=r"^cannot connect to nowhere.invalid:1: "):
         await calls.exchange(Endpoint("nowhere.invalid", 1), REQUEST, repeatable=True)
+
+
+async def test_an_address_of_ipv6_is_written_in_brackets():
+    with pytest.raises(CannotConnectError, match=r"^cannot connect to \[::1\]:1: "):
+        await Connections(1).exchange(Endpoint("::1", 1), REQUEST, repeatable=True)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://a:99999",
+        "http://a:b",
+        "http://a..b",
+        f"http://{'a' * 64}",
+        "https:///x",
+        "http://[z]",
+    ],
+)
+async def test_what_is_no_address_is_told(server):
+    async with connect(Anonymous(server)) as client:
+        with pytest.raises(CredentialsError, match="is not the address of a server: "):
+            await client.read("/version", kind="Version")
 
 
 @pytest.fixture(scope="module")
