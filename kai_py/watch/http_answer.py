@@ -53,7 +53,8 @@ class AnswerReader:
         self._since_body += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        # A change of protocol (101), for which nothing asked, is no error to the parser.
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._is_complete:
                 line, _, _ = data.partition(b"\r\n")
                 raise AnswerError(f"no HTTP answer: {line[:80]!r}") from error

@@ -221,6 +221,12 @@ async def test_errors_are_those_of_the_client():
         async with connect(Anonymous(url)) as client:
             with pytest.raises(Unreachable, match="GET /version: no HTTP answer: b'no HTTP'"):
                 await client.read("/version", kind="Version")
+    upgrade = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    async with serving(lambda _: upgrade) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        async with connect(Anonymous(url)) as client:
+            with pytest.raises(Unreachable, match=r"GET /version: no HTTP answer: b'HTTP/1\.1 101"):
+                await client.read("/version", kind="Version")
     async with serving(lambda _: asyncio.sleep(3)) as server:
         url = f"http://127.0.0.1:{server.port}"
         async with connect(Anonymous(url), timeout_seconds=0.05) as client:

@@ -92,6 +92,7 @@ def test_half_an_answer_is_none(framing):
         "HTTP/1.1 200 OK\r\nContent-Length : 5",
         "HTTP/1.1 200 OK\r\n folded",
         "HTTP/1.1 200 OK\r\nno colon",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c",
     ],
 )
 def test_what_leaves_doubt_about_the_length_is_an_error(head):
