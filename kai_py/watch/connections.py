@@ -183,7 +183,9 @@ class _Connection(asyncio.Protocol):
         if not self._reader.has_begun:
             self._answer.set_exception(ConnectionClosedError(str(exc or CLOSED)))
         elif exc is not None:
-            self._answer.set_exception(exc)
+            # What reading an answer raises is no reason to end more than the call.
+            error = exc if isinstance(exc, OSError) else AnswerError(f"no HTTP answer: {exc!r}")
+            self._answer.set_exception(error)
         else:
             self._end_answer(self._answer)
 

@@ -140,6 +140,19 @@ async def test_an_answer_that_is_cut_off_is_none():
         assert len(server.requests) == 1
 
 
+async def test_an_answer_that_cannot_be_read_ends_only_its_call(monkeypatch):
+    def fail(reader, _data):
+        reader.has_begun = True
+        raise MemoryError("an answer without end")
+
+    async with serving(numbered) as server:
+        with monkeypatch.context() as broken:
+            broken.setattr(connections.AnswerReader, "feed", fail)
+            with pytest.raises(AnswerError, match="an answer without end"):
+                await exchange(server)
+        assert await exchange(server) == b"02"
+
+
 async def test_an_idle_connection_is_dropped_after_a_while(monkeypatch):
     async with serving(numbered) as server:
         await exchange(server)
