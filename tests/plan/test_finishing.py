@@ -29,6 +29,13 @@ def test_pods_that_are_created_again_start_together() -> None:
     assert not placed(world(running=1, succeeded=1, waiting=waiting, gpus=2).plan())
 
 
+def test_pods_that_were_all_evicted_start_together_without_those_that_have_succeeded() -> None:
+    waiting = ["w-0", "w-1", "w-2"]
+    assert set(placed(world(running=0, succeeded=1, waiting=waiting).plan())) == set(waiting)
+    assert not placed(world(running=0, succeeded=1, waiting=waiting, gpus=2).plan())
+    assert not placed(world(running=0, succeeded=1, waiting=waiting[:2]).plan())
+
+
 def test_a_gang_whose_pods_were_lost_or_of_which_none_runs_waits_for_minmember() -> None:
     for running, succeeded in ((1, 1), (0, 4)):
         plan = world(running=running, succeeded=succeeded, waiting=["w"]).plan()
