@@ -95,7 +95,7 @@ def plan_objects(
     documents, rejected = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
-    without_pods = [*workloads_without_pods(documents, cluster.planner)]
+    without_pods = [*workloads_without_pods(documents, cluster.planner, time)]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []

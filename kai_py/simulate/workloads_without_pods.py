@@ -1,7 +1,7 @@
 """Workloads in files whose pods only their framework's controller creates.
 
-Nothing can be decided about them, which is said with the gang that their pods will be, or with what
-keeps that gang from starting.
+Nothing can be decided about them, which is said with the gang that their pods will be, and with
+what keeps that gang from starting, such as a queue that does not exist.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,13 @@ import msgspec
 from kai_py.api.records.unstructured import values_at
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.workload_gang import describe_start
+from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import was_never_applied
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
+from kai_py.snapshot.tables.queue_access import NamespaceLabels
+from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
 
@@ -26,11 +29,12 @@ NO_PODS = (GroupKind("", "Pod"), GroupKind("", "Node"))
 
 
 def workloads_without_pods(
-    documents: Mapping[ObjectKey, Document], planner: Planner
+    documents: Mapping[ObjectKey, Document], planner: Planner, now: float
 ) -> Iterator[RejectedObject]:
     """What is said of each workload that was never applied and owns nothing.
 
-    ``documents`` are completed: kinds whose controllers are played have their pods.
+    ``documents`` are completed: kinds whose controllers are played have their pods. ``now``: the
+    time of the first cycle.
     """
     owners = {
         str(reference.get("uid"))
@@ -38,11 +42,19 @@ def workloads_without_pods(
         for reference in document["metadata"].get("ownerReferences") or ()
         if isinstance(reference, dict)
     }
-    for key, document in documents.items():
-        if document["metadata"]["uid"] in owners or not was_never_applied(key, document):
-            continue
-        if _is_workload(key, document, planner):
-            yield RejectedObject(str(key), _what_is_missing(key, document, planner))
+    workloads = [
+        (key, document)
+        for key, document in documents.items()
+        if document["metadata"]["uid"] not in owners
+        and was_never_applied(key, document)
+        and _is_workload(key, document, planner)
+    ]
+    if workloads:
+        snapshot = planner.freeze(now)
+        queues = build_queue_table(snapshot.queues, ())[0]
+        for key, document in workloads:
+            missing = _what_is_missing(key, document, planner, queues, snapshot.namespaces)
+            yield RejectedObject(str(key), missing)
 
 
 def _is_workload(key: ObjectKey, document: Document, planner: Planner) -> bool:
@@ -52,7 +64,13 @@ def _is_workload(key: ObjectKey, document: Document, planner: Planner) -> bool:
     return planner.is_grouped(kind) or next(values_at(document, CONTAINERS), None) is not None
 
 
-def _what_is_missing(key: ObjectKey, document: Document, planner: Planner) -> str:
+def _what_is_missing(
+    key: ObjectKey,
+    document: Document,
+    planner: Planner,
+    queues: QueueTable,
+    namespaces: NamespaceLabels,
+) -> str:
     if True in values_at(document, "spec.suspend"):
         return "it is suspended, so that it has no pods"
     kind = GroupKind(key.group, key.kind)
@@ -64,7 +82,12 @@ def _what_is_missing(key: ObjectKey, document: Document, planner: Planner) -> st
         return str(error)
     if gang is None:
         return NO_CONTROLLER
-    return gang.problem or f"{NO_CONTROLLER}; its gang starts with {describe_start(gang)}"
+    if gang.problem:
+        return gang.problem
+    described = f"{NO_CONTROLLER}; its gang starts with {describe_start(gang)}"
+    # Its pods may name a queue where the workload names none.
+    refused = gang.queue and queue_refuses(gang.queue, key.namespace, queues, namespaces)
+    return f"{described}, but {refused.message.rstrip('.')}" if refused else described
 
 
 def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObject:

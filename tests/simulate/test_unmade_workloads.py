@@ -189,6 +189,42 @@ def test_lint_finds_a_queue_without_its_scheduler_where_the_kind_names_one(docum
     assert any("without schedulerName" in each for each in messages) == told, messages
 
 
+QUEUES = [
+    {
+        "apiVersion": "scheduling.kai.io/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    for name, spec in {
+        "team": {},
+        "parent": {},
+        "child": {"parent": "parent"},
+        "ours": {"namespaces": {"names": ["other"]}},
+    }.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("queue", "refused"),
+    [
+        ("team", ""),
+        ("", ""),
+        ("taem", ', but queue "taem" does not exist; create it'),
+        ("parent", ', but queue "parent" has children; only queues'),
+        ("ours", ', but queue "ours" does not accept workloads from namespace "default"'),
+    ],
+)
+def test_a_queue_that_would_not_take_the_workload_is_told(queue, refused):
+    labels = {"scheduling.kai.io/queue-name": queue} if queue else {}
+    spec = {"pytorchReplicaSpecs": replicas(Worker=3)}
+    train = workload("kubeflow.org/v1", "PyTorchJob", spec, labels=labels)
+    (problem,) = problems(train, *QUEUES).values()
+    described = f"{MISSING}; its gang starts with 3 pods (worker 3)"
+    assert problem.startswith(described + refused)
+    assert refused or problem == described
+
+
 def test_what_has_or_needs_no_pods_is_not_named():
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "train", "controller": True}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": [owner]}}

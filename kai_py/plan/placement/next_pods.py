@@ -18,6 +18,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState
 from kai_py.snapshot.tables.queue_access import NamespaceLabels, closed_queue
+from kai_py.snapshot.tables.queue_tree import QueueTable
 
 
 class PlacementRequest(Struct, frozen=True):
@@ -38,7 +39,7 @@ def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unsch
         return Unschedulable(
             Stage.BELOW_MIN_MEMBER if gang.owner_unknown else Stage.INVALID, gang.problem
         )
-    reason = _queue_refuses(gang, quota, namespaces)
+    reason = queue_refuses(gang.queue, gang.owner.namespace, quota.queues, namespaces)
     if reason is not None or gang.is_complete:
         return reason
     broken = next((m for m in gang.members if m.problem), None)
@@ -47,25 +48,25 @@ def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unsch
     return _members_missing(gang) or _claims_missing(gang)
 
 
-def _queue_refuses(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unschedulable | None:
-    """Why no queue takes the gang: its own is missing, has children or is closed to it."""
-    queue = quota.queue_of(gang)
+def queue_refuses(
+    name: str, namespace: str, queues: QueueTable, namespaces: NamespaceLabels
+) -> Unschedulable | None:
+    """Why no queue takes a gang: the one that it names is missing, has children or is closed."""
+    queue = queues.positions.get(name)
     if queue is None:
         remedy = "set scheduling.kai.io/queue-name to an existing queue"
-        if gang.queue:
-            message = f'queue "{gang.queue}" does not exist; create it, or {remedy}.'
+        if name:
+            message = f'queue "{name}" does not exist; create it, or {remedy}.'
         else:
             message = f"no queue is named; {remedy}."
         return Unschedulable(Stage.QUEUE_NOT_FOUND, message)
-    if not quota.queues.is_leaf[queue]:
+    if not queues.is_leaf[queue]:
         hint = "only queues without children accept workloads"
-        return Unschedulable(Stage.QUEUE_NOT_FOUND, f'queue "{gang.queue}" has children; {hint}.')
-    closed = closed_queue(quota.queues, queue, gang.owner.namespace, namespaces)
+        return Unschedulable(Stage.QUEUE_NOT_FOUND, f'queue "{name}" has children; {hint}.')
+    closed = closed_queue(queues, queue, namespace, namespaces)
     if closed:
         hint = f'use another queue, or change spec.namespaces of queue "{closed}"'
-        named = (
-            f'queue "{closed}" does not accept workloads from namespace "{gang.owner.namespace}"'
-        )
+        named = f'queue "{closed}" does not accept workloads from namespace "{namespace}"'
         return Unschedulable(Stage.INVALID, f"{named}; {hint}.")
     return None
 
