@@ -48,7 +48,7 @@ test-again: controlplane
 test-fast: setup
 	HYPOTHESIS_PROFILE=fast $(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node"
 
-# Real nodes as processes of this machine; where that can't be, says why and is content.
+# Real nodes as processes of this machine; where they can't run, it says why and succeeds.
 test-node: setup
 	@if $(BIN)/python -m tests.node.requirements; then \
 	  $(BIN)/python -m tests.cluster.controlplane && $(BIN)/python -m tests.node.programs \

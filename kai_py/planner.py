@@ -358,7 +358,7 @@ def _default_queue(configuration: Configuration) -> str:
 
 
 def _kueue_queue(configuration: Configuration) -> QueueInfo | None:
-    """The queue that stands in for quota that Kueue owns."""
+    """The queue of all workloads whose quota Kueue owns."""
     if not configuration.kueue.coexistence:
         return None
     return QueueInfo(name=_default_queue(configuration), unlimited=True)

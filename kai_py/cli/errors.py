@@ -38,7 +38,7 @@ class UnreachableError(CommandError):
 
 
 class RightsMissingError(CommandError):
-    """The user may not read the whole cluster; the scheduler may tell the part it may see."""
+    """The user may not read the whole cluster; the scheduler may show the part that it may see."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=ExitCode.CLUSTER)

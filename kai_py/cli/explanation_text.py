@@ -135,7 +135,7 @@ def _amount(amount: float | None) -> str:
 
 
 def _cost(suggestion: Suggestion) -> str:
-    """Gangs that a suggestion ends, and those that only lose pods, with what becomes of them."""
+    """Gangs that a suggestion ends, and those that only lose pods, with the effect on each."""
     effects = dict(suggestion.effects)
 
     def named(gang: str) -> str:

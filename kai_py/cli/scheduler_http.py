@@ -112,7 +112,7 @@ class SchedulerOptions:
 
 
 class SchedulerAnswerError(CommandError):
-    """The scheduler was reached, and its answer is that it cannot or may not tell."""
+    """The scheduler was reached, and its answer is that it cannot, or may not, answer."""
 
 
 def read_or_ask(address: SchedulerAddress, read: Callable[[], T], ask: Callable[[], T]) -> T:

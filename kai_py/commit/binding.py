@@ -81,7 +81,7 @@ async def bind(
     ``known``: the pod as the mirror has it, read if None. ``visible_gpus``: the environment value
     by which its container gets its shared GPUs.
 
-    Without an answer, and without a read that tells what became of it, the outcome is UNKNOWN.
+    Without an answer, and without a read that shows its effect, the outcome is UNKNOWN.
     """
     pod, node = placement.pod, placement.node
     failures, reason = 0, ""

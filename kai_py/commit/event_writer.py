@@ -252,11 +252,11 @@ class EventWriter:
         allowed = {
             name: text
             for name, text in details.items()
-            if self._may_tell(name, text, regarding.namespace)
+            if self._may_name(name, text, regarding.namespace)
         }
         self._recorder.record(Event(regarding, reason, action, note, kind, details=allowed))
 
-    def _may_tell(self, detail: str, value: str, namespace: str) -> bool:
+    def _may_name(self, detail: str, value: str, namespace: str) -> bool:
         """Whether a detail of an event names nothing that ``namespace`` may not know of."""
         if detail not in (PREEMPTOR, PREEMPTOR_QUEUE):
             return True

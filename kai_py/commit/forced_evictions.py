@@ -40,7 +40,7 @@ class ForcedEvictions:
     """Uids of pods that were evicted, while their gang does not show it."""
 
     async def evict(self, seen: Pod, reason: str) -> tuple[EvictionOutcome, str]:
-        """Evict a pod that was read to be on a node; the outcome, and a clause that tells it."""
+        """Evict a pod that was read to be on a node; the outcome, and a clause on it."""
         uid = seen.metadata.uid
         gang = self._gang(uid)
         if gang is None:

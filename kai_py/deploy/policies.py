@@ -7,7 +7,7 @@ pods             only the scheduler writes its record on a pod, and the shared G
                  one; its pods are not created with a node
 jobs             only the scheduler marks a Job as suspended by it
 reservations     only the scheduler and KAI create pods that keep a GPU open for sharing
-claims           only Kubernetes and the scheduler let go of a claim that pods use: without its
+claims           only Kubernetes and the scheduler release a claim that pods use: without its
                  finalizer it could be deleted, and its devices would count as free
 account          the scheduler's account writes its own labels, annotations, gate and conditions,
                  and nothing else of pods, Jobs, volumes and claims

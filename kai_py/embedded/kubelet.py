@@ -123,7 +123,7 @@ class Kubelet:
         self._report_gpu(work, pod)
 
     def _report_gpu(self, work: Work, pod: Json) -> None:
-        """Play the program of a reservation pod: it tells which GPU it was given."""
+        """Do what the program of a reservation pod does: report the GPU that it was given."""
         gpus = self.admission.plugin_gpus(uid_of(pod), pod["spec"]["nodeName"])
         is_reservation = (pod["metadata"].get("labels") or {}).get("app") == RESERVATION
         if namespace_of(pod) != RESERVATION or not is_reservation or len(gpus) != 1:

@@ -4,7 +4,7 @@ expected-runtime    how long the pods will run: such pods may backfill reserved 
 checkpoint-interval how often the pods save their work: less is lost when they are evicted
 ageing              how much waiting counts as one point of priority; 0: none
 preemptibility      whether it may be evicted for others; see ``preemptibility``
-on-node-departure   checkpoint, move, shrink or go-down: what becomes of it with a node that goes
+on-node-departure   checkpoint, move, shrink or go-down: what happens when a node of it goes
 on-pod-loss         restart or replace: whether the rest restarts as well when a pod is lost
 checkpoint-grace    how long its pods take to save their work when asked to
 spot                prefer, only or never: whether it goes to spot nodes

@@ -69,7 +69,7 @@ class GangSettings:
     wording: Wording = Wording.NATIVE
     """The terms of messages to its users."""
     on_departure: DepartureTreatment | None = None
-    """What becomes of it when a node of it is about to go."""
+    """How it is treated when a node of it is about to go."""
     checkpoint_grace: float | None = None
     """How long its pods then take to save their work."""
     is_default_priority: bool = False

@@ -105,16 +105,16 @@ class SetAsideLog:
         """Nothing has failed yet."""
         self._logged: dict[str, str] = {}
 
-    def tell(self, plan: Plan) -> None:
+    def record(self, plan: Plan) -> None:
         """Log what failed in the cycle and did not fail in the same way in the one before."""
         for each in plan.set_aside:
-            self._tell("a gang", "gang", each)
+            self._record("a gang", "gang", each)
         for each in plan.failed_extensions:
-            self._tell(_kind_of(each.gang), "extension", each)
+            self._record(_kind_of(each.gang), "extension", each)
         failed = (*plan.set_aside, *plan.failed_extensions)
         self._logged = {each.gang: each.message for each in failed}
 
-    def _tell(self, what: str, field: str, each: SetAside) -> None:
+    def _record(self, what: str, field: str, each: SetAside) -> None:
         if self._logged.get(each.gang) != each.message:
             fields = {field: each.gang, **({"exception": each.error} if each.error else {})}
             log.error("%s is set aside: %s", what, each.message, extra={"fields": fields})

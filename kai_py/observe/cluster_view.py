@@ -19,7 +19,7 @@ from kai_py.snapshot.snapshot import Snapshot
 DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 HOST_LEVEL = "kubernetes.io/hostname"
 OTHER_SCHEDULERS = ""
-"""Stands for the queue of pods of other schedulers."""
+"""The queue of pods of other schedulers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Health and readiness of the scheduler, as sentences on what is wrong; none when all is well.
 
-A watch that has not heard of its server for ``STALE_SECONDS`` is stale: bookmarks come about once a
-minute, so three of them are missing. One that fails for ``UNREACHABLE_SECONDS``, or hears nothing
-for ``IDLE_WATCH_SECONDS``, makes the process unready, not unhealthy: its data grows old, and a
-restart would not help. A cycle that runs for ``STUCK_SECONDS`` is stuck. A hanging event loop
+A watch that has received nothing for ``STALE_SECONDS`` is stale: bookmarks come about once a
+minute, so three of them are missing. One that fails for ``UNREACHABLE_SECONDS``, or receives
+nothing for ``IDLE_WATCH_SECONDS``, makes the process unready, not unhealthy: its data grows old,
+and a restart would not help. A cycle that runs for ``STUCK_SECONDS`` is stuck. A hanging event loop
 answers no probe at all, which the kubelet treats as unhealthy.
 """
 
@@ -18,7 +18,7 @@ STUCK_SECONDS = 120.0
 
 
 def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
-    """Served kinds whose watch hears nothing."""
+    """Served kinds whose watch receives nothing."""
     return [
         f"{kind.kind}: no watch events for {kind.age:.0f} s: {kind.problem or 'no error'}"
         for kind in kinds

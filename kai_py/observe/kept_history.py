@@ -67,7 +67,7 @@ class KeptText:
         return lease.metadata.annotations.get(self.annotation, "")
 
     async def write(self, text: str) -> bool:
-        """Keep the text; returns whether it is kept."""
+        """Write the text; returns whether that succeeded."""
         body = {"metadata": {"annotations": {self.annotation: text}}}
         try:
             async with asyncio.timeout(CALL_SECONDS):

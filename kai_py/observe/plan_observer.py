@@ -74,7 +74,7 @@ class PlanObserver:
             self._decision_metrics.keep_queues(plan)
         with contained("the history of shares"):
             self.shares.record(plan, now)
-        self._set_aside_log.tell(plan)
+        self._set_aside_log.record(plan)
         with contained("metrics"):
             self._metrics.show_plan(plan)
             unreadable = [each.kind for kind in self._mirror.status() for each in kind.rejected]

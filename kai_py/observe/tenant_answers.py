@@ -29,7 +29,7 @@ from kai_py.observe.visibility import Visibility
 from kai_py.snapshot.accounting import GPU
 
 OTHERS = "(others)"
-"""Stands for the devices of others; no device has such a name."""
+"""The name of the sum of other tenants' devices; no device has such a name."""
 
 
 def as_json(answer: object) -> Any:

@@ -76,7 +76,7 @@ def _refusal(change: str, reason: str) -> web.HTTPForbidden:
 
 
 def not_found_text(view: ClusterView, seen: Visibility | None, subject: Subject, name: str) -> str:
-    """That ``name`` stands for no gang, with the nearest name among those that a reader sees."""
+    """That ``name`` refers to no gang, with the nearest name among those that a reader sees."""
     known = list(names_of(view.snapshot, subject))
     if seen is not None:
         sees = seen.queues.__contains__ if subject is Subject.QUEUE else seen.sees

@@ -80,7 +80,7 @@ class CheckpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class GangAtRisk:
-    """A gang with pods on a node that is about to go, and what becomes of it."""
+    """A gang with pods on a node that is about to go, and how it is treated."""
 
     gang: str
     owner: Owner

@@ -79,7 +79,7 @@ class ScenarioJob(ApiModel):
     minutes: Annotated[float, Field(gt=0, le=10_000_000)] = 60
     """How long every pod runs; a pod that was evicted begins again."""
     expected_minutes: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
-    """What its annotation says of the time it runs; without it nothing is said."""
+    """The runtime that its annotation declares; absent: it has no such annotation."""
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000_000, strict=True)] = 0
     min_available: Count | None = None
     """Pods that must start together, by default all."""
@@ -98,7 +98,7 @@ class ScenarioJob(ApiModel):
     spot: SpotUse | None = None
     """Whether it goes to spot nodes, as its annotation says."""
     on_node_departure: DepartureTreatment | None = None
-    """What becomes of it when a node of it is about to go; pods that are asked to save their work
+    """How it is treated when a node of it is about to go; pods that are asked to save their work
     do so in 20 seconds."""
     random: bool = False
     """Whether distances are random (a Poisson process)."""

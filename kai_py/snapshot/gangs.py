@@ -204,7 +204,7 @@ class Gang(Struct, frozen=True, dict=True):
     rule: str = ""
     """What made these pods a gang, as people read it."""
     on_departure: DepartureTreatment | None = None
-    """What becomes of it when a node of it is about to go; None: as configured."""
+    """How it is treated when a node of it is about to go; None: as configured."""
     checkpoint_grace: float | None = None
     """How long its pods then take to save their work; None: as configured."""
     restarts_whole: bool | None = None

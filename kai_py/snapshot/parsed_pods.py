@@ -155,9 +155,10 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def asks_for_the_same(before: Pod, now: Pod) -> bool:
-    """Whether a pod without claims differs at most in node, status, deletion and admitted terms.
+    """Whether a pod without claims requests what it requested before.
 
-    A binding writes the node and the terms of admission.
+    It may differ in what a binding writes (its node, the terms of admission), its status, and
+    whether it is being deleted.
     """
     spec, meta = now.spec, now.metadata
     if spec.resource_claims or now.status.extended_resource_claim_status is not None:

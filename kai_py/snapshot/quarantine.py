@@ -84,7 +84,7 @@ class Quarantine:
         self._parts: dict[Owner, dict[str, str]] = {}
 
     def report(self, affected: Owner, part: str, error: Exception) -> InvalidObject:
-        """Set ``part`` of an object aside; the listener hears of it once."""
+        """Set ``part`` of an object aside; the listener is called once."""
         reason = shortened(f"{type(error).__name__}: {error}")
         message = f"it cannot be processed ({part}: {reason}) and is set aside until it changes"
         invalid = InvalidObject(affected, message)

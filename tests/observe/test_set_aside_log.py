@@ -14,7 +14,7 @@ def test_a_failure_is_logged_once_until_it_ends_or_differs(caplog):
     differs = Plan(set_aside=(SetAside("ns/Job/a", "no such name", "trace"),))
     action = Plan(failed_extensions=(SetAside("action x", "action x failed"),))
     for plan in (fails, fails, fails, differs, differs, Plan(), fails, action, action):
-        log.tell(plan)
+        log.record(plan)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "a gang is set aside",
         "a gang is set aside",

@@ -51,7 +51,7 @@ async def create_claim(
 
 
 async def _delete_earlier(access: ApiAccess, pod: PodRef, found: ResourceClaim) -> str:
-    """Delete a claim of an earlier attempt for ``pod``; returns what became of it."""
+    """Delete a claim of an earlier attempt for ``pod``; returns why it still exists, a clause."""
     reading = await fence_pod(access, pod)
     if not reading.proves_unused:
         reason = reading.problem or "its pod is on a node"

@@ -1,9 +1,9 @@
 """What KAI decides by the kind of a workload: its class, and defaults that an operator sets.
 
-KAI asks the topmost owner, except above which it passes (Argo Workflows, TrainJobs, Dynamo graphs,
-workloads of run.ai): there the next one. Kinds that it does not know are training work, also those
-that serve. An operator's defaults go by kind, with or without its group; the nearest owner that has
-one decides, but after those kinds above which KAI passes.
+The topmost owner decides, but not Argo Workflows, TrainJobs, Dynamo graphs and workloads of run.ai:
+below these KAI takes the next owner. Kinds that it does not know are training work, even those that
+serve. An operator's defaults go by kind, with or without its group: those of a kind that KAI skips
+decide first, the topmost of them, then those of the nearest owner.
 
 Source: KAI-Scheduler, pkg/podgrouper/podgrouper/hub and plugins/defaultgrouper.
 """
@@ -28,7 +28,7 @@ PASSED = frozenset(
         ),
     }
 )
-"""Kinds below which KAI looks."""
+"""Kinds that KAI skips: the owner below them decides."""
 CLASSES: Mapping[GroupKind, WorkloadClass] = {
     GroupKind("apps", "Deployment"): WorkloadClass.INFERENCE,
     GroupKind("serving.knative.dev", "Service"): WorkloadClass.INFERENCE,

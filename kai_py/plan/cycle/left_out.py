@@ -177,7 +177,7 @@ def set_aside_reason(queue: str) -> Unschedulable:
 def queue_problems(
     queues: Iterable[QueueInfo], messages: Mapping[str, str]
 ) -> tuple[ObjectProblem, ...]:
-    """What to tell of the queues that are left out; ``messages`` by name."""
+    """The problem of each queue that is left out; ``messages`` by name."""
     return tuple(
         ObjectProblem(Owner(spec.api_version, "Queue", "", spec.name, ""), messages[spec.name])
         for spec in queues

@@ -158,7 +158,7 @@ class CycleMemory:
         )
 
     def problems_of(self, queues: Iterable[QueueInfo], now: float) -> tuple[ObjectProblem, ...]:
-        """What to tell of the queues that are left out."""
+        """The problem of each queue that is left out."""
         if not self.extension_backoffs:
             return ()
         messages = {
@@ -175,7 +175,7 @@ class CycleMemory:
         ready: Iterable[Gang],
         extensions: Collection[str],
     ) -> None:
-        """Set aside what failed in the cycle, and tell why of each gang that had no turn.
+        """Set aside what failed in the cycle; gangs that had no turn get the reason.
 
         ``given``: the snapshot with what is left out; ``extensions``: the keys of those that are
         configured.

@@ -38,7 +38,7 @@ PLATFORMS = frozenset({"kubernetes.io/arch", "kubernetes.io/os"})
 
 
 class NameKind(Enum):
-    """What a name stands for."""
+    """The kind of thing that a name refers to."""
 
     NODE_LABEL = "node label"
     LABEL_VALUE = "value of a node label"

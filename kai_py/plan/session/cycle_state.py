@@ -106,7 +106,7 @@ class CycleState:
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
 
     departures: DepartureRules = DEFAULT_DEPARTURE_RULES
-    """What becomes of gangs on nodes that are about to go."""
+    """How gangs on nodes that are about to go are treated."""
     at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
     """These gangs, by key."""
     checkpoints: list[CheckpointRequest] = field(default_factory=list)
