@@ -23,7 +23,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.cycle_state import CycleState, PodEnd
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, ShapeCount
@@ -42,15 +42,6 @@ UNSERVED_PATIENCE = 120.0
 
 MAX_ENDS = 512
 """The first ends that are considered."""
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """A pod that is expected to end at ``at`` (seconds since the epoch)."""
-
-    at: float
-    row: int
-    member: Member
 
 
 @dataclass(slots=True)
@@ -72,7 +63,7 @@ class Turnover:
         self._claimed: dict[int, _Claimed] = {}
         self._costs: dict[str, Floats] = {}
         self._failed: set[tuple[int, int, float]] = set()
-        self._ends: tuple[int, list[_End]] | None = None
+        self._ends: tuple[int, list[PodEnd]] | None = None
 
     def start_over(self) -> None:
         """Forget which gangs wait, after all placements have been undone."""
@@ -189,7 +180,7 @@ class Turnover:
         preempts = self._may_preempt and lowest is not None and lowest < gang.priority
         return gang.waiting_since, self._patience, preempts
 
-    def _ends_soon(self) -> list[_End]:
+    def _ends_soon(self) -> list[PodEnd]:
         """Running pods that are expected to end in time, the first first."""
         state = self._state
         evicted = len(state.statement.evicted)
@@ -198,23 +189,19 @@ class Turnover:
         self._ends = evicted, self._ends_until(state.snapshot.now + self._patience)[:MAX_ENDS]
         return self._ends[1]
 
-    def _ends_until(self, until: float) -> list[_End]:
-        """Running pods that are expected to end by ``until``, the first first."""
-        state, positions = self._state, self._state.snapshot.nodes.positions
-        ends = []
-        for gang in state.expected_ends.known_of(state.snapshot.gangs.values()):
-            for member in gang.bound:
-                row = positions.get(member.node)
-                if row is None or member.pod.uid in state.statement.evicted:
-                    continue
-                at = state.expected_ends.end_of(gang, member)
-                if at <= until and at < math.inf:
-                    ends.append(_End(at, row, member))
-        ends.sort(key=lambda end: (end.at, end.row, end.member.pod.uid))
+    def _ends_until(self, until: float) -> list[PodEnd]:
+        """Pods on nodes that are expected to end by ``until``, the first first."""
+        rows, evicted = self._state.snapshot.nodes.positions, self._state.statement.evicted
+        ends = [
+            end
+            for end in self._state.pod_ends()
+            if end.at <= until and end.member.node in rows and end.member.pod.uid not in evicted
+        ]
+        ends.sort(key=lambda end: (end.at, rows[end.member.node], end.member.pod.uid))
         return ends
 
     def _rows_after_ends(
-        self, gang: Gang, members: Sequence[Member], ends: Sequence[_End]
+        self, gang: Gang, members: Sequence[Member], ends: Sequence[PodEnd]
     ) -> tuple[float, dict[int, int]] | None:
         """When the pods fit, and how many of them on which node; None if not in time."""
         state, shape = self._state, members[0].shape
@@ -240,7 +227,7 @@ class Turnover:
         for end in ends:
             if total >= len(members):
                 break
-            row = end.row
+            row = state.snapshot.nodes.positions[end.member.node]
             if row not in free:
                 free[row] = state.statement.future_idle[:, row].tolist()
             for position, amount in self._freed.of(end.member):

@@ -46,10 +46,10 @@ MAX_ENDS = 512
 
 
 class PodEnd(NamedTuple):
-    """A pod that is expected to end at ``at`` (seconds since the epoch), by position of queue."""
+    """A running pod that is expected to end at ``at``, seconds since the epoch."""
 
     at: float
-    queue: int
+    gang: Gang
     member: Member
 
 
@@ -174,16 +174,23 @@ class CycleState:
 
     @cached_property
     def next_ends(self) -> Sequence[PodEnd]:
-        """The first ``MAX_ENDS`` ends expected of pods that ran when the cycle began, in order."""
-        positions, ends = self.quota.queues.positions, self.expected_ends
+        """The first ``MAX_ENDS`` ends expected of pods of known queues, in order."""
+        now, positions = self.snapshot.now, self.quota.queues.positions
         found = (
-            (max(at, self.snapshot.now), member.pod.uid, positions[gang.queue], member)
-            for gang in ends.known_of(self.snapshot.gangs.values())
-            if gang.queue in positions
-            for member in gang.bound
-            if math.isfinite(at := ends.end_of(gang, member))
+            end._replace(at=max(end.at, now))
+            for end in self.pod_ends()
+            if end.gang.queue in positions
         )
-        return [PodEnd(at, queue, m) for at, _, queue, m in nsmallest(MAX_ENDS, found)]
+        return nsmallest(MAX_ENDS, found, key=lambda end: (end.at, end.member.pod.uid))
+
+    def pod_ends(self) -> Iterator[PodEnd]:
+        """The ends that are expected of pods that ran when the cycle began, in no order."""
+        ends = self.expected_ends
+        for gang in ends.known_of(self.snapshot.gangs.values()):
+            for member in gang.bound:
+                at = ends.end_of(gang, member)
+                if math.isfinite(at):
+                    yield PodEnd(at, gang, member)
 
     @cached_property
     def preempt_min_runtime(self) -> list[float]:

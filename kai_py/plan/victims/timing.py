@@ -268,10 +268,11 @@ def _relief(eviction: _Eviction) -> list[tuple[float, float]]:
     total, pod, freed = max(float(lacking.sum()), own), _amount_of(state, members[0], row), 0.0
     found = list[tuple[float, float]]()
     for end in state.next_ends:
-        amount = min(_amount_of(state, end.member, row), above[end.queue])
+        position = state.quota.queues.positions[end.gang.queue]
+        amount = min(_amount_of(state, end.member, row), above[position])
         if amount < pod or end.member.pod.uid in state.statement.evicted:
             continue
-        above[end.queue] -= amount
+        above[position] -= amount
         freed += amount
         requests = math.floor(freed * own / total / request + 1e-9)
         left = 0.0 if freed >= total - 1e-9 else max(1.0 - requests * request / own, 0.0)
