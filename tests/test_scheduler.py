@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 import kai_py.scheduler
 from kai_py.api.crd import crds
-from kai_py.audit import confirmation, finding
+from kai_py.audit import finding
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.embedded import streaming
 from kai_py.embedded.cluster import EmbeddedCluster
@@ -331,7 +331,7 @@ async def test_a_scheduler_killed_at_any_write_leaves_a_gang_to_be_completed(clu
 
 async def test_the_auditor_looks_at_the_cluster_beside_the_cycles(cluster, monkeypatch):
     monkeypatch.setattr(finding, "GRACE", 0.0)
-    monkeypatch.setattr(confirmation, "CONFIRM_SECONDS", 0.0)
+    monkeypatch.setattr(finding, "CONFIRM_SECONDS", 0.0)
     monkeypatch.setattr(auditor, "INTERVAL", 0.1)
     # A finding counts once every kind has shown the versions of all others, by a bookmark at last.
     monkeypatch.setattr(streaming, "BOOKMARK_SECONDS", 0.5)

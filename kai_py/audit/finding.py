@@ -2,11 +2,11 @@
 
 Every rule leaves out what ordinary life of a cluster shows for a moment: reads of several kinds are
 not one instant, a pod is bound before its node or claim is seen, a gang starts pod by pod. Where an
-object says since when it is as it is, a rule waits for ``GRACE`` seconds; what no object dates,
-``kai_py.audit.confirmation`` tells apart by looking again.
+object says since when it is as it is, a rule waits for ``GRACE`` seconds; what no object dates is
+confirmed by looking again (``Confirmation``).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -22,6 +22,8 @@ from kai_py.snapshot.tables.queues import QueueInfo
 GRACE = 30.0
 """Seconds for which a change may be in progress."""
 CLOCK_SKEW = 300.0
+CONFIRM_SECONDS = 30.0
+"""Seconds between the first and the last look that must have a finding."""
 
 
 class FindingKind(StrEnum):
@@ -118,3 +120,34 @@ def condition_of(conditions: Sequence[Condition], kind: str) -> Condition | None
 def name_of(namespace: str, name: str) -> str:
     """A name as messages write it."""
     return f"{namespace}/{name}" if namespace else name
+
+
+class Confirmation:
+    """Confirms findings that last, as opposed to effects of late watches.
+
+    Watches of several kinds bring changes at different times, so a single look may find a pod whose
+    claim has not arrived yet. A finding is confirmed if every look for some time has it, the last
+    one after each kind has caught up with all that any kind had shown at the first look.
+    """
+
+    def __init__(self) -> None:
+        """No look has found anything yet."""
+        self._first: dict[tuple[str, ...], tuple[float, int]] = {}
+
+    def confirm(
+        self, findings: Iterable[AuditFinding], now: float, shown: int = 0, newest: int = 0
+    ) -> list[AuditFinding]:
+        """Of the findings of a look that began at ``now`` (seconds) those that have lasted.
+
+        At least two looks, ``CONFIRM_SECONDS`` apart, have found each of them. ``shown``: the
+        version up to which every kind was shown at the look, ``newest``: the greatest of any.
+        """
+        found = list(findings)
+        known, this = self._first, (now, newest)
+        self._first = {each.identity: known.get(each.identity, this) for each in found}
+        return [each for each in found if _has_lasted(self._first[each.identity], now, shown)]
+
+
+def _has_lasted(first: tuple[float, int], now: float, shown: int) -> bool:
+    since, newest = first
+    return now - since >= CONFIRM_SECONDS and shown >= newest

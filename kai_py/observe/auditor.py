@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from kai_py.audit.confirmation import Confirmation
 from kai_py.audit.documents import cluster_of
-from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps
+from kai_py.audit.finding import AuditedCluster, AuditFinding, Confirmation, FindingKind, Steps
 from kai_py.audit.rules import RULES
 from kai_py.config import Configuration
 from kai_py.observe import health

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai_py.audit import confirmation
+from kai_py.audit import finding
 from kai_py.audit.documents import decode_objects, observed_cluster
 from kai_py.config import Configuration
 from kai_py.observe import auditor
@@ -50,7 +50,7 @@ def test_a_finding_counts_once_it_has_lasted(caplog):
     world = World()
     world.look(0)
     assert world.count() == 0
-    world.look(confirmation.CONFIRM_SECONDS - 1)
+    world.look(finding.CONFIRM_SECONDS - 1)
     assert world.count() == 0
     world.look(1)
     assert world.count() == 1
