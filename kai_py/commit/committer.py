@@ -15,10 +15,10 @@ from kai_py.api.gpu_reservation import GpuGroup
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.assume_cache import AssumeCache
 from kai_py.commit.binding import BindingOutcome, BindingResult, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
-from kai_py.commit.cluster_view import AssumeCache, View
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
     NOT_EVICTED,
@@ -38,6 +38,7 @@ from kai_py.commit.transaction import FindPod, GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
 from kai_py.watch.errors import ApiError
+from kai_py.watch.freshness import Freshness
 
 log = logging.getLogger(__name__)
 MAX_CONSECUTIVE_FAILURES = 3
@@ -65,7 +66,7 @@ class Committer:
         metrics: Metrics,
         settings: CommitSettings,
         wake: Callable[[float], None],
-        freshness: View,
+        freshness: Freshness,
         find_node: FindNode,
         find_pod: FindPod,
         gpu_reservations: GpuReservations | None = None,

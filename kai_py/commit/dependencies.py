@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.assume_cache import AssumeCache
 from kai_py.commit.call_limit import CallLimit
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import ClaimingGroups
-from kai_py.commit.cluster_view import AssumeCache
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.settings import CommitSettings
 from kai_py.observe.failures import Failures

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.cluster_view import AssumeCache
+from kai_py.commit.assume_cache import AssumeCache
 from kai_py.commit.pod_state import fence_pod
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,4 @@
-"""Interfaces through which commit reads and informs the scheduler's view of the cluster.
-
-The snapshot builder is the assume cache, ``watch.freshness`` the view.
-"""
+"""The assume cache: what commit tells the snapshot builder before the watch shows it."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -53,13 +50,3 @@ class AssumeCache(Protocol):
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
-
-
-class View(Protocol):
-    """What commit asks of the freshness of the mirror."""
-
-    def record_binding(self, pod: PodRef) -> None:
-        """Expect the watch to show that ``pod`` is on a node."""
-
-    async def catch_up(self) -> str:
-        """Wait until the mirror shows what was written so far; returns why it does not, or ""."""
