@@ -1,7 +1,7 @@
-"""spark-submit without an operator: a driver pod without an owner, executors owned by the driver.
+"""Spark: a driver, and the executors that it requests.
 
-Both have the application's label. The driver starts first and requests executors later, so the
-gang's minMember is 1.
+spark-submit without an operator creates a driver pod without an owner, which owns the executors.
+Both have the application's label. The executors come later, so the gang's minMember is 1.
 
 SparkApplication: the driver starts first and requests its executors, which start together.
 
@@ -39,6 +39,22 @@ from kai_py.grouping.roles import Role, role_leaves
 APPLICATION_LABEL = "spark-app-selector"
 ROLE_LABEL = "spark-role"
 DRIVER = "driver"
+EXECUTOR = "executor"
+DYNAMIC_ALLOCATION = "spec.dynamicAllocation"
+DRIVER_MARKS = "spec.driver.annotations"
+EXECUTOR_MARKS = "spec.executor.annotations"
+INSTANCES = "spec.executor.instances"
+SPARK_CONF = "spec.sparkConf"
+LANGUAGE = "spec.type"
+EXECUTOR_SPEC = "spec.executor"
+PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")
+EXECUTOR_FIELDS = (
+    *("cores", "coreRequest", "memory", "memoryOverhead", "gpu", "labels", "annotations"),
+    *PLACEMENT_FIELDS,
+)
+MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
+
+_role = label_reader(ROLE_LABEL)
 
 
 def _marker(chain: OwnerChain) -> str:
@@ -62,24 +78,6 @@ def _gang(context: PodContext) -> GangSpec:
 
 
 SPARK = GroupSource(marker=_marker, gang_spec=_gang)
-
-
-EXECUTOR = "executor"
-DYNAMIC_ALLOCATION = "spec.dynamicAllocation"
-DRIVER_MARKS = "spec.driver.annotations"
-EXECUTOR_MARKS = "spec.executor.annotations"
-INSTANCES = "spec.executor.instances"
-SPARK_CONF = "spec.sparkConf"
-LANGUAGE = "spec.type"
-EXECUTOR_SPEC = "spec.executor"
-PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")
-EXECUTOR_FIELDS = (
-    *("cores", "coreRequest", "memory", "memoryOverhead", "gpu", "labels", "annotations"),
-    *PLACEMENT_FIELDS,
-)
-MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
-
-_role = label_reader(ROLE_LABEL)
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
