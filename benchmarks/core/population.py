@@ -31,12 +31,12 @@ from kai_py.api.records.core import (
     Volume,
     WeightedPodAffinityTerm,
 )
-from kai_py.api.records.disruption import (
+from kai_py.api.records.node import Node, NodeSpec, NodeStatus, Taint
+from kai_py.api.records.policy import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from kai_py.api.records.node import Node, NodeSpec, NodeStatus, Taint
 from kai_py.api.records.storage import (
     CSINode,
     CSINodeDriver,

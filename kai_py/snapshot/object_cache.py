@@ -23,7 +23,7 @@ from kai_py.api.records.device_taint_rule import (
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from kai_py.api.records.priority_class import PriorityClass
+from kai_py.api.records.policy import PriorityClass
 from kai_py.api.records.resource import DeviceClass, DeviceTaint, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owner_chain import OwnerObject

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod, PodStatus
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SuspendedJob
-from kai_py.api.records.priority_class import PriorityClass
+from kai_py.api.records.policy import PriorityClass
 from kai_py.api.references import ClaimRef
 from kai_py.api.times import parse_time
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods

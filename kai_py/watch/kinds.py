@@ -15,14 +15,13 @@ from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod, Record
 from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
-from kai_py.api.records.disruption import PodDisruptionBudget
 from kai_py.api.records.interning import interned
 from kai_py.api.records.job import Job, job_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node import Node, NodeResourceTopology
+from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
 from kai_py.api.records.pool_status import ResourcePoolStatusRequest
-from kai_py.api.records.priority_class import PriorityClass
 from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,

@@ -16,7 +16,7 @@ from kai_py.api.records.core import (
     PodAffinity,
     PodAffinityTerm,
 )
-from kai_py.api.records.disruption import (
+from kai_py.api.records.policy import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,

@@ -1,8 +1,7 @@
 """Objects as they are looked up, and that nothing is kept of names that are gone."""
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.disruption import PodDisruptionBudget
-from kai_py.api.records.priority_class import PriorityClass
+from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
 from kai_py.api.records.unstructured import unstructured
 from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
 from kai_py.snapshot.object_cache import DEFAULT_PRIORITY_CLASS, ObjectCache

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import Pod
-from kai_py.api.records.priority_class import PriorityClass
+from kai_py.api.records.policy import PriorityClass
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.owner_chain import Owners
 

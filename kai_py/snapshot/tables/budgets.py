@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.disruption import PodDisruptionBudget
+from kai_py.api.records.policy import PodDisruptionBudget
 from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 

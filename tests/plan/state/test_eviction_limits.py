@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.api.records.core import LabelSelector, ObjectMeta
-from kai_py.api.records.disruption import (
+from kai_py.api.records.policy import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,

@@ -1,6 +1,15 @@
-"""Records of policy/v1 PodDisruptionBudget: which pods may be evicted, and how many now."""
+"""Records of PriorityClasses (scheduling.k8s.io/v1) and PodDisruptionBudgets (policy/v1)."""
 
 from kai_py.api.records.core import LabelSelector, ObjectMeta, Record
+
+
+class PriorityClass(Record, frozen=True):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
 
 
 class PodDisruptionBudgetSpec(Record, frozen=True):
