@@ -154,7 +154,8 @@ class AllocationQuery:
     def alternatives(self, rows: Ints, usage: Ints, limit: int) -> Alternatives:
         """The alternatives that pods get on each node, as far as ``counts`` has computed them.
 
-        ``limit``: the most pods to consider per node.
+        ``rows``: (n,) rows of nodes, ``usage``: (n,) their usage classes. ``limit``: the most pods
+        to consider per node.
         """
         pairs = np.stack((self.classes[rows], usage[rows]), axis=1)
         distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)

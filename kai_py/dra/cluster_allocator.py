@@ -108,7 +108,7 @@ class ClusterAllocator:
         limit: int,
         node_rows: Ints,
     ) -> Alternatives | None:
-        """The alternatives of ``firstAvailable`` that pods get on ``node_rows``, rows of ``nodes``.
+        """The alternatives of ``firstAvailable`` that pods get on ``node_rows``, (n,) of ``nodes``.
 
         None where the claims have no such requests. To be called after ``count_fits``.
         """

@@ -48,7 +48,7 @@ class LayoutCache:
     _blocks: dict[int, tuple[ParsedSlice, DeviceBlock, Ints]] = field(default_factory=dict)
 
     def block(self, slice_rows: ParsedSlice) -> tuple[DeviceBlock, Ints]:
-        """The CEL block and the kinds of a slice's devices, made once per version."""
+        """The CEL block of a slice's devices, and (devices,) their kinds; made once per version."""
         cached = self._blocks.get(id(slice_rows))
         if cached is None:
             block = DeviceBlock([row.cel for row in slice_rows.rows])

@@ -66,7 +66,11 @@ class _Search:
         self.rows: list[int] = []
 
     def run(self, at: int, pod_classes: Sequence[PodClass], masks: Bools, free: Floats) -> bool:
-        """Place the pods from ``at`` on; ``free`` is restored if that fails."""
+        """Place the pods from ``at`` on; whether all were placed.
+
+        ``masks``: (classes of pods, nodes) bool, where each may go. ``free``: (resources, nodes),
+        restored if that fails.
+        """
         if at == len(self.pods):
             return True
         pod_class = self.pods[at]

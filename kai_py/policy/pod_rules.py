@@ -84,7 +84,7 @@ class PodRules:
     starts_now: bool
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
-        """Each rule's reason text and the nodes that pass it."""
+        """Each rule's reason text, and (nodes,) bool the nodes that pass it."""
         yield from self._affinity(shape)
         yield from self.refusals(shape)
         yield from self._spread(shape)
@@ -205,7 +205,7 @@ def selects_itself(shape: Shape, namespaces: NamespaceLabels) -> bool:
 def max_on_separate_domains(
     shape: Shape, mask: Bools, nodes: NodeColumns, namespaces: NamespaceLabels
 ) -> float:
-    """The most pods of the shape that can be on the nodes of ``mask`` at once.
+    """The most pods of the shape that can be on the nodes of ``mask``, (nodes,) bool, at once.
 
     Pods that exclude each other need a domain each; nodes without the label exclude none.
     """

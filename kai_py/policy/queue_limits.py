@@ -88,12 +88,12 @@ def check_usage(
 
 
 def check_max(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """As ``check_limits``, for ``max`` alone."""
+    """As ``check_limits``, for ``max`` alone; ``request``: (resources,)."""
     return _first_exceeded(usage, queue, request, QuotaBound.MAX)
 
 
 def check_deserved(usage: QueueUsage, queue: int, request: Floats) -> QuotaExceeded | None:
-    """The ``deserved`` rule alone, for a non-preemptible request."""
+    """The ``deserved`` rule alone, for a non-preemptible ``request`` (resources,)."""
     return _first_exceeded(usage, queue, request, QuotaBound.DESERVED)
 
 

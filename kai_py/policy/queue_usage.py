@@ -91,7 +91,7 @@ def copy_usage(usage: QueueUsage) -> QueueUsage:
 
 
 def exceeds(amount: Floats, bound: Floats) -> Bools:
-    """Whether amounts are above bounds by more than the rounding errors of sums of fractions."""
+    """Where amounts are above bounds by more than sums of fractions are rounded; any shape."""
     return np.greater(amount, bound + tolerance(bound))
 
 
@@ -106,7 +106,7 @@ def exceeds_any(amount: Floats, bound: Floats) -> Bools:
 
 
 def tolerance(bound: Floats) -> Floats:
-    """How far above each bound an amount still counts as equal."""
+    """How far above each bound, of any shape, an amount still counts as equal."""
     slack: Floats = 1e-9 + 1e-12 * np.abs(bound)
     return slack
 

@@ -209,7 +209,7 @@ def _above_deserved(
 
 
 def compared_rows(request: Floats, rules: FairnessRules) -> Index:
-    """The rows that count; all of them for a gang that requests nothing."""
+    """The rows of ``request`` (resources,) that count; all of them if it requests nothing."""
     requested = (request > 0).nonzero()[0].astype(np.int32)
     if rules.compared_resources is ComparedResources.ALL or not len(requested):
         return np.arange(len(request), dtype=np.int32)

@@ -66,9 +66,9 @@ class ServedShare:
         self._allocated, self._fair = usage.allocated.copy(), np.where(measured, fair, 0.0)
 
     def is_served(self, queue: int, rows: Index, *, tolerated: float = TOLERATED) -> bool:
-        """Whether the queue had what it was entitled to in the resources of ``rows``.
+        """Whether the queue had what it was entitled to in the resources of ``rows``, (n,) int.
 
-        ``tolerated``: the part of it that may be missing.
+        ``tolerated``: the part of it, 0 to 1, that may be missing.
         """
         entitled, received = self._entitled[rows, queue], self._received[rows, queue]
         missing = tolerated * entitled + GRACE_SECONDS * self._fair[rows, queue]

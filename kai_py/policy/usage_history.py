@@ -48,7 +48,8 @@ def advance_usage(
 ) -> UsageState:
     """Advance to ``now``, with these amounts since the last observation.
 
-    A ``now`` before the last observation (a clock set back) changes nothing.
+    ``allocated``: (resources, queues), ``total``: (resources,). A ``now`` before the last
+    observation (a clock set back) changes nothing.
     """
     elapsed = now - state.observed_at
     if elapsed <= 0:

@@ -91,7 +91,10 @@ def diagnose_allocation(
     state: DeviceState,
     rows: Ints,
 ) -> AllocationDiagnosis | AllocationError:
-    """Diagnose ``claims`` on the ``rows`` of ``nodes``; a fault of the claims is returned as is."""
+    """Diagnose ``claims`` on ``rows``, (n,) of ``nodes``.
+
+    A fault of the claims is returned as it is.
+    """
     try:
         query, usage = allocator.query(claims, nodes, state)
     except AllocationError as error:

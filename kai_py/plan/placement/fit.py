@@ -65,7 +65,7 @@ class ShapeCapacity(NamedTuple):
 
     @property
     def preferred_replicas(self) -> Ints | None:
-        """How many pods of each node get better devices or GPUs than further ones there."""
+        """(nodes,) how many pods get better devices or GPUs than further ones on the same node."""
         if self.alternatives is None:
             return self.gpu_share_replicas
         return np.minimum(self.alternatives.pods, self.replicas)
@@ -95,7 +95,7 @@ class ShapeFits:
         *,
         min_replicas: int = 0,
     ) -> ShapeCapacity:
-        """The capacity for ``count`` pods on the nodes of ``mask``.
+        """The capacity for ``count`` pods on the nodes of ``mask``, (nodes,) bool.
 
         ``min_replicas``: only nodes that hold at least that many by resources, if there are any.
         """

@@ -98,7 +98,7 @@ class ShapePlacer:
         return self.fits.replicas(attempt.statement, shape, mask, count, attempt.capacity)
 
     def max_replicas(self, attempt: Attempt, shape: Shape, mask: Bools, count: int) -> Ints:
-        """``replicas``, with those that fit only once other pods of the gang are placed."""
+        """(nodes,) ``replicas``, with those that fit only once other pods of the gang are."""
         if not rules_of(shape):
             return self.replicas(attempt, shape, mask, count)
         statement, capacity = attempt.statement, attempt.capacity

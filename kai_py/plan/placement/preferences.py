@@ -193,7 +193,10 @@ def nodes_without_devices(statement: Statement, static: StaticFit) -> Bools:
 
 
 def idle_nodes(statement: Statement, shape: Shape, mask: Bools, capacity: Capacity) -> Preferences:
-    """Tier ``IDLE`` for pods of a shape; empty if no capacity is about to become idle."""
+    """Tier ``IDLE`` for pods of a shape; empty if no capacity is about to become idle.
+
+    ``mask``: (nodes,) bool, where pods may be placed.
+    """
     if capacity is Capacity.IDLE or not (statement.future_idle > statement.idle).any():
         return NO_PREFERENCES
     allocatable, resources = statement.snapshot.nodes.allocatable, statement.snapshot.resources

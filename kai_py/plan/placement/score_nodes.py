@@ -78,7 +78,10 @@ class ScoredNodes:
         self._seen = len(statement.changed_rows)
 
     def pick(self, shape: Shape, mask: Bools, preference: Ints | None) -> NodeChoice | None:
-        """The best feasible node in ``mask``, by preference, then score; None if there is none."""
+        """The best feasible node in ``mask``, by preference, then score; None if there is none.
+
+        ``mask``: (nodes,) bool; ``preference``: (nodes,) int, higher first.
+        """
         scores = self._shape_scores(shape)
         allowed = np.where(mask, scores.score, INFEASIBLE)
         row = int(allowed.argmax())

@@ -95,7 +95,7 @@ def members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
 def subgroup_domains(
     statement: Statement, gang: Gang, group: Subgroup
 ) -> tuple[list[Ints], dict[str, tuple[int, ...]]]:
-    """``required_domains`` of the subgroups below ``group`` that require a level.
+    """(nodes,) each, ``required_domains`` of the subgroups below ``group`` that require a level.
 
     Also, by name of each leaf, the positions of those that it belongs to, the innermost last.
     """

@@ -52,7 +52,10 @@ def check_quota(
 
 
 def waits_for_leaving(quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats) -> bool:
-    """Whether ``members`` exceed a bound now, but not once terminating pods have gone."""
+    """Whether ``members`` exceed a bound now, but not once terminating pods have gone.
+
+    ``cost``: (quota resources,) of ``members``.
+    """
     if not quota.has_leaving:
         return False
     queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)

@@ -46,7 +46,7 @@ NodeClaims = tuple[tuple[ResourceClaim, ...], Ints]
 def extended_claims_by_node(
     shape: Shape, snapshot: Snapshot, rows: Ints, divisible: FindDivisible
 ) -> Iterator[NodeClaims]:
-    """Split ``rows`` by the claim that their nodes need; O(rows x extended resources).
+    """Split ``rows``, (n,), by the claim that their nodes need; O(rows x extended resources).
 
     Nodes that can serve the pod neither way are left out.
     """

@@ -108,7 +108,7 @@ class CycleDevices:
     def alternatives(
         self, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Alternatives | None:
-        """Which alternatives up to ``count`` pods of ``shape`` get on each node."""
+        """Which alternatives up to ``count`` pods get on each node of ``mask``, (nodes,) bool."""
         reachable, missing = self._shape_claims(shape, mask)
         result = Alternatives(*np.zeros((2, len(mask)), dtype=np.int64))
         for templates, rows in self._claims_by_node(shape, np.flatnonzero(reachable)):
@@ -269,7 +269,10 @@ class CycleDevices:
         return bool(self.replicas_on_empty_nodes(shape, everywhere, 1).any())
 
     def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
-        """Why no node in ``mask`` has the devices while all are free; "" if that may change."""
+        """Why no node in ``mask``, (nodes,) bool, has the devices even while all are free.
+
+        Empty if that may change.
+        """
         claims, rows = self._unallocated(shape, mask)
         if not claims:
             return ""
@@ -284,7 +287,7 @@ class CycleDevices:
         return self._devices.inventory.published_names()
 
     def unschedulable_reason(self, shape: Shape, mask: Bools) -> tuple[str, str]:
-        """Why the claims of ``shape`` can't be allocated in ``mask``, and details of it or ""."""
+        """Why its claims can't be allocated in ``mask``, (nodes,) bool, and details of it or ""."""
         missing, rows = self._unallocated(shape, mask)
         if not missing:
             # Every claim is allocated, so the only way to fail is a claim whose devices were

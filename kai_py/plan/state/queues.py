@@ -70,7 +70,10 @@ class FairShareCache:
         rules: FairnessRules,
         past: Floats | None,
     ) -> FairShare:
-        """The fair shares among the queues that ``tree`` returned last, as of ``fair_share``."""
+        """The fair shares among the queues that ``tree`` returned last, as of ``fair_share``.
+
+        ``total``: (quota resources,); ``demand``, ``past``: (quota resources, queues).
+        """
         past_bytes = None if past is None else past.tobytes()
         inputs = total.tobytes(), demand.tobytes(), past_bytes, rules
         if self._shares is None or inputs != self._share_inputs:
@@ -151,7 +154,7 @@ class Quota:
         return self.shared_claims.without_counted(gang, owes) if owes else self.usage
 
     def cost_vector(self, charge: Mapping[str, float]) -> Floats:
-        """As ``cost``, for a charge that no pod has: a new array, not cached."""
+        """(quota resources,) as ``cost``, for a charge that no pod has: a new array, not cached."""
         return amounts_at(charge, self._positions)
 
     def queue_of(self, gang: Gang) -> int | None:
@@ -325,7 +328,7 @@ def _past_fractions(
 
 
 def counted_demand(demand: Floats, infeasible: Floats) -> Floats:
-    """The demand that counts; differences that are due to rounding alone are none."""
+    """(quota resources, queues) the demand that counts; what is left by rounding alone is none."""
     left: Floats = np.maximum(demand - infeasible, 0.0)
     left[left <= ROUNDING * demand] = 0.0
     return left

@@ -42,7 +42,7 @@ class _SharedClaim:
     pods: dict[str, bool] = field(default_factory=dict)
 
     def is_owed(self, which: int, queues: Index) -> Bools:
-        """Whether each of these queues owes the claim."""
+        """(n,) whether each of these ``queues``, (n,) positions, owes the claim."""
         counts = self.counts[which][:, queues]
         owed: Bools = (counts[PODS] > 0) & (counts[CHARGED] == 0)
         return owed

@@ -61,7 +61,7 @@ def _free_after(free_milli: Floats, request: GpuRequest, at: Ints, device: Ints 
 
 
 def sigmoid_scores(growth: Floats) -> Floats:
-    """Levels 0 to 100 of the growth in milli."""
+    """Scores 0 to 100, of the shape of ``growth``, which is in milli."""
     return np.asarray(np.floor(np.round(MAX_SCORE / (1.0 + np.exp(growth / 1000.0)), 9)))
 
 

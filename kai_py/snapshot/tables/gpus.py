@@ -219,7 +219,7 @@ def with_shared_gpus(
 def without_exposed_gpus(
     resources: ResourceIndex, sharing: GpuSharing, used: Floats, allocatable: Floats
 ) -> Floats:
-    """``used`` with all GPUs of nodes on which any may be given out twice."""
+    """(resources, nodes) ``used``, with all GPUs of nodes on which one may be allocated twice."""
     row = resources.positions.get(GPU_RESOURCE)
     if row is None or not sharing.exposed.size:
         return used

@@ -82,7 +82,7 @@ class QueueTable:
         return tuple(tuple(self.ancestors(queue).tolist()) for queue in range(len(self)))
 
     def ancestors(self, queue: int) -> Index:
-        """The queue's ancestors, root first, and the queue itself last."""
+        """(depth + 1,) positions: of the queue's ancestors, root first, and of the queue last."""
         return self.path[queue, : self.depth[queue] + 1]
 
     def levels(self) -> Iterator[slice]:

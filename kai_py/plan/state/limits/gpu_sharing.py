@@ -173,7 +173,7 @@ class SharedGpus:
         return np.asarray(free[free > -np.inf] / self._nominal[row])
 
     def all_free_fractions(self, capacity: Capacity) -> tuple[Ints, Floats]:
-        """Node row and free fraction of every shared GPU."""
+        """(shared GPUs,) each: the rows of their nodes, and their free fractions, 0 to 1."""
         free, rows = self._free(capacity), self._rows[: self._count]
         present = free > -np.inf
         return rows[present], free[present] / self._nominal[rows[present]]
