@@ -9,6 +9,7 @@ nothing.
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,12 +68,21 @@ class _PlacedPod:
     part: float
 
 
+class _RunningGang(NamedTuple):
+    """A gang that runs until ``end``, seconds; ``number`` orders those that end together."""
+
+    end: float
+    number: int
+    arrival: Arrival
+    pods: list[_PlacedPod]
+
+
 @dataclass(slots=True)
-class _Course:
-    """What has happened so far."""
+class _Progress:
+    """The gangs that wait and run, and what was measured so far; ``running`` is a heap."""
 
     waiting: list[Arrival]
-    running: list[tuple[float, int, Arrival, list[_PlacedPod]]]
+    running: list[_RunningGang]
     waits: dict[str, GangWait]
     moments: list[UsageInterval]
     attempts: list[PodAttempt]
@@ -86,37 +96,36 @@ def simulate_fifo(scenario: Scenario, rules: FairnessRules) -> SimulationResult:
     machines = _machines(scenario.nodes)
     total = float((machines.gpus >= WHOLE).sum())
     totals = {each.name: QueueTotals() for each in scenario.queues}
-    course = _Course([], [], {}, [], [], totals, EntitlementSamples(scenario.hours * HOUR))
+    progress = _Progress([], [], {}, [], [], totals, EntitlementSamples(scenario.hours * HOUR))
     shares = _Entitlements(scenario, total, rules)
     coming, end, now = arrivals(scenario)[::-1], scenario.hours * HOUR, 0.0
     while True:
         while coming and coming[-1].seconds <= now:
-            _arrive(coming.pop(), course)
-        while course.running and course.running[0][0] <= now:
-            _release(machines, heapq.heappop(course.running))
-        _start_all(scenario, machines, course, now)
-        waiting = sum(each.job.pods * each.job.gpus_per_pod for each in course.waiting)
-        used = sum(each[2].job.pods * each[2].job.gpus_per_pod for each in course.running)
+            _arrive(coming.pop(), progress)
+        while progress.running and progress.running[0].end <= now:
+            _release(machines, heapq.heappop(progress.running))
+        _start_all(scenario, machines, progress, now)
+        waiting = sum(_gpus(each.job) for each in progress.waiting)
+        used = sum(_gpus(each.arrival.job) for each in progress.running)
         free, largest = free_gpu_figures(machines.gpus.sum(axis=1), _node_gpus(scenario.nodes))
-        course.moments.append(UsageInterval(now, used, waiting, free, largest))
-        upcoming = min(
-            coming[-1].seconds if coming else end, course.running[0][0] if course.running else end
-        )
-        following = min(upcoming, end)
-        shares.add(course, now, (following - now) / HOUR)
+        progress.moments.append(UsageInterval(now, used, waiting, free, largest))
+        next_arrival = coming[-1].seconds if coming else end
+        next_end = progress.running[0].end if progress.running else end
+        following = min(next_arrival, next_end, end)
+        shares.add(progress, now, (following - now) / HOUR)
         if following >= end:
             break
         now = following
     return SimulationResult(
         scenario=scenario,
         gpus=total,
-        moments=tuple(course.moments),
-        waits=tuple(course.waits.values()),
-        queues=course.queues,
+        moments=tuple(progress.moments),
+        waits=tuple(progress.waits.values()),
+        queues=progress.queues,
         evictions={},
-        cycles=len(course.moments),
-        attempts=tuple(_until(each, end) for each in course.attempts),
-        entitlement_samples=tuple(course.samples.samples),
+        cycles=len(progress.moments),
+        attempts=tuple(_until(each, end) for each in progress.attempts),
+        entitlement_samples=tuple(progress.samples.samples),
     )
 
 
@@ -145,23 +154,28 @@ def _selects(selector: Mapping[str, str | tuple[str, ...]], labels: Mapping[str,
     )
 
 
-def _arrive(arrival: Arrival, course: _Course) -> None:
+def _arrive(arrival: Arrival, progress: _Progress) -> None:
     job, gang = arrival.job, _gang(arrival)
-    gpus = job.pods * job.gpus_per_pod
-    course.waits[gang] = GangWait(gang, job.queue, gpus, job.pods, None, arrived=arrival.seconds)
-    course.waiting.append(arrival)
+    progress.waits[gang] = GangWait(
+        gang, job.queue, _gpus(job), job.pods, None, arrived=arrival.seconds
+    )
+    progress.waiting.append(arrival)
+
+
+def _gpus(job: ScenarioJob) -> float:
+    return job.pods * job.gpus_per_pod
 
 
 def _gang(arrival: Arrival) -> str:
     return f"{NAMESPACE}/Job/{arrival.name}"
 
 
-def _start_all(scenario: Scenario, machines: _Machines, course: _Course, now: float) -> None:
+def _start_all(scenario: Scenario, machines: _Machines, progress: _Progress, now: float) -> None:
     """Start every waiting gang that fits, the first that came first."""
     remaining: list[Arrival] = []
     # A job that does not fit cannot fit for a later arrival of the same kind either.
     unplaceable: set[int] = set()
-    for arrival in course.waiting:
+    for arrival in progress.waiting:
         job = arrival.job
         pods = None if id(job) in unplaceable else _place(machines, job)
         if pods is None:
@@ -170,16 +184,17 @@ def _start_all(scenario: Scenario, machines: _Machines, course: _Course, now: fl
             continue
         work = job.minutes * 60
         seconds = scenario.start_up_seconds + work
-        course.started += 1
-        heapq.heappush(course.running, (now + seconds, course.started, arrival, pods))
+        progress.started += 1
+        running = _RunningGang(now + seconds, progress.started, arrival, pods)
+        heapq.heappush(progress.running, running)
         gang = _gang(arrival)
         elapsed = now - arrival.seconds
-        course.waits[gang] = replace(
-            course.waits[gang], seconds=elapsed, completion=elapsed + seconds
+        progress.waits[gang] = replace(
+            progress.waits[gang], seconds=elapsed, completion=elapsed + seconds
         )
         attempt = PodAttempt(gang, job.queue, job.gpus_per_pod, seconds, work, now + seconds)
-        course.attempts += [attempt] * job.pods
-    course.waiting = remaining
+        progress.attempts += [attempt] * job.pods
+    progress.waiting = remaining
 
 
 def _place(machines: _Machines, job: ScenarioJob) -> list[_PlacedPod] | None:
@@ -217,9 +232,9 @@ def _give_back(machines: _Machines, job: ScenarioJob, pod: _PlacedPod) -> None:
     machines.memory_gib[pod.node] += job.memory_gib_per_pod
 
 
-def _release(machines: _Machines, ended: tuple[float, int, Arrival, list[_PlacedPod]]) -> None:
-    for pod in ended[3]:
-        _give_back(machines, ended[2].job, pod)
+def _release(machines: _Machines, ended: _RunningGang) -> None:
+    for pod in ended.pods:
+        _give_back(machines, ended.arrival.job, pod)
 
 
 def _until(attempt: PodAttempt, end: float) -> PodAttempt:
@@ -237,21 +252,21 @@ class _Entitlements:
         self._total = np.array([gpus], np.float64)
         self._rules = rules
 
-    def add(self, course: _Course, now: float, hours: float) -> None:
+    def add(self, progress: _Progress, now: float, hours: float) -> None:
         """Add ``hours``, from ``now`` on, of what queues use and of what they are entitled to."""
         used = np.zeros((1, len(self._table)), np.float64)
         demand = np.zeros_like(used)
         rows = self._table.positions
-        for arrival in course.waiting:
-            demand[0, rows[arrival.job.queue]] += arrival.job.pods * arrival.job.gpus_per_pod
-        for _, _, arrival, _ in course.running:
-            used[0, rows[arrival.job.queue]] += arrival.job.pods * arrival.job.gpus_per_pod
+        for arrival in progress.waiting:
+            demand[0, rows[arrival.job.queue]] += _gpus(arrival.job)
+        for each in progress.running:
+            used[0, rows[each.arrival.job.queue]] += _gpus(each.arrival.job)
         used, demand = self._table.subtree_sums(used), self._table.subtree_sums(demand + used)
         fair = fair_share(self._table, self._total, demand, self._rules).fair
-        waiting = (gang_rest(each.job, each.job.pods) for each in course.waiting)
+        waiting = (gang_rest(each.job, each.job.pods) for each in progress.waiting)
         shares = {name: (float(used[0, row]), float(fair[0, row])) for name, row in rows.items()}
         shares = entitled_gpus(self._table, shares, waiting)
         for name, (received, entitled) in shares.items():
-            course.queues[name].received += received * hours
-            course.queues[name].entitled += entitled * hours
-        course.samples.add(now, shares)
+            progress.queues[name].received += received * hours
+            progress.queues[name].entitled += entitled * hours
+        progress.samples.add(now, shares)
