@@ -7,6 +7,7 @@ token must not go to whatever carries a label, only to the namespace that was in
 """
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -209,6 +210,7 @@ class _ProxyLink:
             "Service/proxy",
             f"{self.service}{path}{'?' if text else ''}{text}",
             headers={OWN_HEADER: self.authorization},
+            max_bytes=math.inf,
         )
 
 

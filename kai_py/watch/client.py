@@ -9,6 +9,7 @@ All errors are ``kai_py.watch.errors.ApiError``; see there for the hierarchy.
 
 import asyncio
 import enum
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -270,8 +271,9 @@ class Client:
         await self._act(ApiCall("delete", resource.kind.name, path, body=msgspec.json.encode(body)))
 
     async def read(self, path: str, *, kind: str, accept: str = JSON) -> bytes:
-        """Read any path of the server, such as ``/version``."""
-        return await self.transport.send(ApiCall("get", kind, path, accept=accept))
+        """Read any path of the server, such as ``/version``, or a whole collection."""
+        call = ApiCall("get", kind, path, accept=accept, max_bytes=math.inf)
+        return await self.transport.send(call)
 
     async def _act(self, call: ApiCall) -> None:
         """Make a call whose answer says only that it was done; Malformed if it doesn't.

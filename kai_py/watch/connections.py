@@ -11,6 +11,7 @@ proxies) is not needed for them; calls through a proxy do use one.
 """
 
 import asyncio
+import math
 import os
 import socket
 import ssl
@@ -56,8 +57,10 @@ class Connections:
         self._idle: deque[_Connection] = deque()
         self._open: dict[_Connection, None] = {}
 
-    async def exchange(self, endpoint: Endpoint, request: bytes, *, repeatable: bool) -> Answer:
-        """Send a request and return its answer; raises OSError.
+    async def exchange(
+        self, endpoint: Endpoint, request: bytes, *, repeatable: bool, max_bytes: float = math.inf
+    ) -> Answer:
+        """Send a request and return its answer, whose body is not longer; raises OSError.
 
         ``repeatable``: it may be sent again if the first connection turns out to be closed.
         """
@@ -65,11 +68,11 @@ class Connections:
             connection = self._idle_one(endpoint)
             if connection is not None:
                 try:
-                    return await self._on(connection, request)
+                    return await self._on(connection, request, max_bytes)
                 except ConnectionClosedError:
                     if not repeatable:
                         raise
-            return await self._on(await self._connect(endpoint), request)
+            return await self._on(await self._connect(endpoint), request, max_bytes)
 
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
@@ -79,8 +82,8 @@ class Connections:
         # The event loop closes the sockets in its next turn.
         await asyncio.sleep(0)
 
-    async def _on(self, connection: "_Connection", request: bytes) -> Answer:
-        answer = await connection.exchange(request)
+    async def _on(self, connection: "_Connection", request: bytes, max_bytes: float) -> Answer:
+        answer = await connection.exchange(request, max_bytes)
         if answer.keeps_connection and connection.is_open:
             connection.used = asyncio.get_running_loop().time()
             self._idle.append(connection)
@@ -136,11 +139,11 @@ class _Connection(asyncio.Protocol):
         """Whether an idle connection may be used for a call to ``endpoint``."""
         return self._endpoint == endpoint and self.is_open and now < self.used + IDLE_SECONDS
 
-    async def exchange(self, request: bytes) -> Answer:
+    async def exchange(self, request: bytes, max_bytes: float) -> Answer:
         """Send a request and wait for its answer; raises OSError."""
         if not self.is_open:
             raise ConnectionClosedError(CLOSED)
-        self._reader = AnswerReader()
+        self._reader = AnswerReader(max_bytes)
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         try:

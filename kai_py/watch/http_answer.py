@@ -6,6 +6,7 @@ where an answer ends is an error here, as such a connection must not be used aga
 Source: RFC 9112, sections 2 to 7.
 """
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,8 +36,10 @@ class Answer:
 class AnswerReader:
     """Reads one answer; ``feed`` returns it with the bytes that complete it."""
 
-    def __init__(self) -> None:
-        """Nothing has come yet."""
+    def __init__(self, max_bytes: float = math.inf) -> None:
+        """``max_bytes``: the longest body, also once it is decompressed."""
+        self._max_bytes = max_bytes
+        self._length = 0
         self.has_begun = False
         """Whether the server has answered at all."""
         self._parser = httptools.HttpResponseParser(self)
@@ -79,7 +82,7 @@ class AnswerReader:
     def _answer(self) -> Answer:
         body, headers = b"".join(self._parts), self._headers
         if headers.get("content-encoding", "identity").lower() == "gzip":
-            body = _unzipped(body)
+            body = _unzipped(body, self._max_bytes)
         return Answer(self._status, headers, body, self._keeps_connection)
 
     def on_message_begin(self) -> None:
@@ -116,7 +119,10 @@ class AnswerReader:
         """Called by the parser with a part of the body."""
         self._since_body = 0
         if not self._is_complete:
+            self._length += len(data)
             self._parts.append(data)
+            if self._length > self._max_bytes:
+                self._doubt = _too_long(self._max_bytes)
 
     def on_message_complete(self) -> None:
         """Called by the parser at the end of an answer."""
@@ -124,8 +130,19 @@ class AnswerReader:
             self._is_complete = True
 
 
-def _unzipped(body: bytes) -> bytes:
+def _too_long(most: float) -> str:
+    return f"the answer is longer than {most / 2**20:.0f} MiB"
+
+
+def _unzipped(body: bytes, most: float) -> bytes:
+    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        return zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
+        # 0 stands for any length.
+        unzipped = reader.decompress(body, 0 if math.isinf(most) else int(most) + 1)
     except zlib.error as error:
         raise AnswerError(f"an answer that can't be decompressed: {error}") from error
+    if len(unzipped) > most:
+        raise AnswerError(_too_long(most))
+    if not reader.eof:
+        raise AnswerError("an answer that can't be decompressed: it is not complete")
+    return unzipped

@@ -263,7 +263,7 @@ class Reflector(Generic[T]):
                 self._reset_timeout(timeout)
                 async for chunk in chunks:
                     self._record_contact()
-                    for line in lines.feed(chunk):
+                    for line in _lines_of(call, lines, chunk):
                         listed = self._handle_line(call, line)
                         if listed:
                             # What takes so long is work of ours, no silence of the server.
@@ -354,6 +354,13 @@ class Reflector(Generic[T]):
 
 def _watch_parameters(seconds: float) -> dict[str, str]:
     return {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
+
+
+def _lines_of(call: ApiCall, lines: LineSplitter, chunk: bytes) -> list[bytes]:
+    try:
+        return lines.feed(chunk)
+    except ValueError as error:
+        raise Malformed(f"{call}: no event: {error}") from error
 
 
 def _identity(call: ApiCall, raw: msgspec.Raw) -> ObjectIdentity:

@@ -10,6 +10,7 @@ There are thousands of calls and one watch per kind: calls have connections of t
 """
 
 import asyncio
+import math
 import re
 import socket
 import ssl
@@ -54,6 +55,8 @@ METHODS = {
 WATCH_OPEN_SECONDS = 30.0
 """Timeout for opening a watch: it is answered at once, even if the first event comes later."""
 READING = frozenset({"get", "list"})
+MAX_OBJECT_BYTES = 64.0 * 2**20
+"""Of an answer with one object, many times what etcd stores of one; a list may have any length."""
 USER_AGENT = f"{FIELD_MANAGER}/{__version__}"
 _TARGET = re.compile(r"/[!-~]*")
 """A path with its query, as it may stand in a request."""
@@ -75,6 +78,8 @@ class ApiCall:
     accept: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further headers; they may hold a token, so they are in no text about the call."""
+    max_bytes: float = MAX_OBJECT_BYTES
+    """Of the answer, unless it is a list: memory must not grow with what never ends."""
 
     def __str__(self) -> str:
         return f"{METHODS[self.verb]} {self.path}"
@@ -186,7 +191,10 @@ class HttpTransport:
                 where = _endpoint(access.server, access.tls, access.server_name)
                 request = request_bytes(call, access)
                 repeatable = call.verb in READING
-                answer = await self._calls.exchange(where, request, repeatable=repeatable)
+                most = math.inf if call.verb == "list" else call.max_bytes
+                answer = await self._calls.exchange(
+                    where, request, repeatable=repeatable, max_bytes=most
+                )
             status.code = answer.status
             if answer.status >= 300:
                 wait = {"Retry-After": answer.headers.get("retry-after", "")}

@@ -133,18 +133,29 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
+MAX_LINE_BYTES = 64 * 2**20
+"""Of an event, which has one object: many times what etcd stores of one."""
+
+
 class LineSplitter:
     """Splits a stream of chunks into lines, without their newlines; empty lines are dropped."""
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
+        self._length = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next chunk and return the lines that it completes."""
+        """Take the next chunk and return the lines that it completes.
+
+        Raises ValueError for a line without end.
+        """
         end = chunk.rfind(b"\n")
         if end < 0:
             self._pending.append(chunk)
+            self._length += len(chunk)
+            if self._length > MAX_LINE_BYTES:
+                raise ValueError(f"a line is longer than {MAX_LINE_BYTES >> 20} MiB")
             return []
         complete = b"".join((*self._pending, chunk[:end]))
-        self._pending = [chunk[end + 1 :]]
+        self._pending, self._length = [chunk[end + 1 :]], len(chunk) - end - 1
         return [line for line in complete.split(b"\n") if line.strip()]

@@ -5,7 +5,9 @@ the server was asked.
 """
 
 import asyncio
+from unittest.mock import patch
 
+from kai_py.watch import wire
 from tests.watch.collection_server import Fault
 
 
@@ -159,6 +161,19 @@ async def garbage_line(stage):
     stage.server.send(b"<html>502 Bad Gateway</html>\n")
     await asyncio.sleep(0.01)
     assert stage.reflector.version == ""
+    stage.server.delete("b")
+    await stage.settle()
+    stage.assert_equal()
+    assert stage.told() == [("DELETED", "b")]
+
+
+async def line_without_end(stage):
+    with patch.object(wire, "MAX_LINE_BYTES", 10_000):
+        await synced(stage, "a", "b")
+        for _ in range(11):
+            stage.server.send(b"x" * 1000)
+        await asyncio.sleep(0.01)
+        assert stage.reflector.version == ""
     stage.server.delete("b")
     await stage.settle()
     stage.assert_equal()

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 import subprocess
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -138,6 +139,20 @@ async def test_an_answer_that_is_cut_off_is_none():
         with pytest.raises(AnswerError, match="closed the connection"):
             await exchange(server)
         assert len(server.requests) == 1
+
+
+async def test_an_answer_without_end_takes_no_memory_without_end():
+    endless = b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2**20
+
+    call = ApiCall("get", "X", "/x", max_bytes=2.0**19)
+    async with serving(lambda _: endless) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        async with connect(Anonymous(url)) as client:
+            with pytest.raises(Unreachable, match="the answer is longer than"):
+                await client.transport.send(call)
+            server.hangs_up = True
+            whole = await client.transport.send(replace(call, verb="list"))
+            assert len(whole) == 2**20
 
 
 async def test_an_answer_that_cannot_be_read_ends_only_its_call(monkeypatch):

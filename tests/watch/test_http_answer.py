@@ -1,6 +1,7 @@
 """Answers cut into pieces anywhere are the answers that were sent, and nothing else is one."""
 
 import gzip
+import math
 from itertools import pairwise
 
 import pytest
@@ -32,9 +33,9 @@ def sent(status, body, framing, sizes=()):
     return head + b"\r\n" + body
 
 
-def read(data, cuts=(), *, ends=False):
+def read(data, cuts=(), *, ends=False, max_bytes=math.inf):
     """What a reader makes of ``data`` that comes in pieces; None if it is not complete."""
-    reader, answer = AnswerReader(), None
+    reader, answer = AnswerReader(max_bytes), None
     borders = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for begin, end in pairwise(borders):
         answer = reader.feed(data[begin:end])
@@ -129,3 +130,25 @@ def test_a_compressed_body_is_decompressed():
     assert read(b"%s%d\r\n\r\n%s" % (head, len(body), body)).body == b"items" * 100
     with pytest.raises(AnswerError, match="decompressed"):
         read(head + b"3\r\n\r\nabc")
+
+
+@pytest.mark.parametrize("framing", [LENGTH, CHUNKS, END])
+def test_a_body_that_is_too_long_is_not_read_to_its_end(framing):
+    body, ends = b"x" * 3 * 2**20, framing == END
+    data = sent(200, body, framing, [1000] * 1000)
+    assert read(data, ends=ends, max_bytes=len(body)).body == body
+    with pytest.raises(AnswerError, match="longer than 2 MiB"):
+        read(data[: 2**21 + 100_000], max_bytes=2**21)
+
+
+def test_a_body_that_is_too_long_once_decompressed_is_an_error():
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: "
+    body = gzip.compress(b"x" * 2**20)
+    data = b"%s%d\r\n\r\n%s" % (head, len(body), body)
+    assert len(read(data, max_bytes=2**20).body) == 2**20
+    for broken, most, reason in ((data, 2**19, "longer"), (data[:-9] + b"x" * 9, 2**21, "decomp")):
+        with pytest.raises(AnswerError, match=reason):
+            read(broken, max_bytes=most)
+    cut = b"%s%d\r\n\r\n%s" % (head, len(body) - 9, body[:-9])
+    with pytest.raises(AnswerError, match="decompressed: it is not complete"):
+        read(cut, max_bytes=2**21)

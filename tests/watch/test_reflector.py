@@ -34,6 +34,7 @@ EVERYWHERE = pytest.mark.parametrize("staged", [in_memory, over_http])
         scenarios.bookmark_outlives_compaction,
         scenarios.error_event,
         scenarios.garbage_line,
+        scenarios.line_without_end,
         scenarios.undecodable_object,
         scenarios.nameless_object,
     ],
