@@ -8,6 +8,7 @@ from kai_py.embedded.controllers.claims import CLAIM_CREATOR, CLAIM_RELEASER
 from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER
 from kai_py.embedded.controllers.device_taints import DEVICE_TAINT_CONTROLLER
 from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
+from kai_py.embedded.controllers.ephemeral_volumes import EPHEMERAL_VOLUME_CONTROLLER
 from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR
 from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
 from kai_py.embedded.controllers.namespaces import NAMESPACE_CONTROLLER
@@ -32,6 +33,7 @@ def standard_controllers() -> Sequence[Controller]:
         DEPLOYMENT_CONTROLLER,
         REPLICA_SET_CONTROLLER,
         STATEFUL_SET_CONTROLLER,
+        EPHEMERAL_VOLUME_CONTROLLER,
         DISRUPTION_CONTROLLER,
         DEVICE_TAINT_CONTROLLER,
         GARBAGE_COLLECTOR,

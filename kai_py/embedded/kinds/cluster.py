@@ -1,9 +1,10 @@
-"""Namespaces, nodes, priority classes, disruption budgets, events: defaults and validation."""
+"""Namespaces, nodes, priority classes, budgets, events, volumes: defaults and validation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.embedded.documents import clone, name_of
 from kai_py.embedded.errors import FieldError, invalid_value, required
 from kai_py.embedded.kinds.amounts import node_amount_errors
@@ -11,7 +12,9 @@ from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
+    from kai_py.embedded.store import Store
 
+STORAGE_CLASSES = "storageclasses.storage.k8s.io"
 MAX_USER_PRIORITY = 1_000_000_000
 
 
@@ -109,6 +112,22 @@ def _default_volume_claim(claim: Json) -> None:
     claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
+def _set_storage_class(claim: Json, store: Store) -> None:
+    """Give a claim that names no class the default one (DefaultStorageClass admission plugin)."""
+    if claim["spec"].get("storageClassName") is not None:
+        return
+    defaults = [each for each in store.list(STORAGE_CLASSES) if _is_default_class(each)]
+    newest = max((each["metadata"]["creationTimestamp"] for each in defaults), default="")
+    names = [name_of(each) for each in defaults if each["metadata"]["creationTimestamp"] == newest]
+    if names:
+        claim["spec"]["storageClassName"] = min(names)
+
+
+def _is_default_class(storage_class: Json) -> bool:
+    annotations = storage_class["metadata"].get("annotations") or {}
+    return annotations.get(DEFAULT_CLASS) == "true"
+
+
 NAMESPACE_RULES = KindRules(
     prepare=_prepare_namespace, default=_label_namespace, validate_update=_keep_finalizers
 )
@@ -131,4 +150,6 @@ BUDGET_RULES = KindRules(
 EVENT_RULES = KindRules(validate=_validate_event)
 STORAGE_CLASS_RULES = KindRules(default=_default_storage_class, validate=_validate_storage_class)
 VOLUME_RULES = KindRules(prepare=_pending)
-VOLUME_CLAIM_RULES = KindRules(prepare=_pending, default=_default_volume_claim)
+VOLUME_CLAIM_RULES = KindRules(
+    prepare=_pending, default=_default_volume_claim, admit=_set_storage_class
+)

@@ -150,8 +150,11 @@ def _default(pod: Json) -> None:
     spec = pod["spec"]
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    # Requests follow from limits in pods only: templates stay as they were written.
+    # These follow from other fields in pods only: templates stay as they were written.
     for container in (each for field in CONTAINER_LISTS for each in spec.get(field) or ()):
+        for port in container.get("ports") or ():
+            if spec.get("hostNetwork") and port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
         resources = container["resources"]
         if resources.get("limits"):
             resources["requests"] = clone(resources["limits"]) | (resources.get("requests") or {})
