@@ -22,9 +22,10 @@ from typing import Any
 
 from kai_py.config import Configuration
 from kai_py.simulate.goodput import policy_figures
+from kai_py.simulate.measurements import SimulationResult
 from kai_py.simulate.report import summarise
 from kai_py.simulate.scenario import Scenario
-from kai_py.simulate.simulation import SimulationResult, simulate
+from kai_py.simulate.simulation import simulate
 
 HOURS, NODES, ON_DEMAND = 24.0, 16, 4
 PRICES = {False: 88.0, True: 35.0}

@@ -27,9 +27,10 @@ from kai_py.policy.fairness_rules import PROFILES
 from kai_py.report.simulation_page import duration, simulation_page, waiting_cells
 from kai_py.simulate.fifo import simulate_fifo
 from kai_py.simulate.goodput import PolicyFigures
+from kai_py.simulate.measurements import SimulationResult
 from kai_py.simulate.report import OUR_POLICY, SimulationReport, summarise
 from kai_py.simulate.scenario import Scenario, ScenarioError, ScenarioQueue, parse_scenario
-from kai_py.simulate.simulation import SimulationResult, simulate
+from kai_py.simulate.simulation import simulate
 from kai_py.simulate.traces import (
     SATURATION_HOURS,
     is_trace,

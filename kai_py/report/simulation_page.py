@@ -10,6 +10,7 @@ import numpy as np
 from kai_py.report.page import heading, html_page, paragraph, plot, table
 from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
 from kai_py.simulate.goodput import PolicyFigures
+from kai_py.simulate.measurements import HOUR, PodAttempt, SimulationResult
 from kai_py.simulate.report import (
     MAX_SAMPLES,
     OUR_POLICY,
@@ -18,7 +19,6 @@ from kai_py.simulate.report import (
     size_groups,
     usage_samples,
 )
-from kai_py.simulate.simulation import HOUR, PodAttempt, SimulationResult
 from kai_py.snapshot.resources import Floats
 
 MAX_QUEUES = 12

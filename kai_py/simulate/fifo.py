@@ -21,8 +21,7 @@ from kai_py.simulate.entitlement import (
     gang_rest,
     queue_table,
 )
-from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals
-from kai_py.simulate.simulation import (
+from kai_py.simulate.measurements import (
     HOUR,
     GangWait,
     PodAttempt,
@@ -31,6 +30,7 @@ from kai_py.simulate.simulation import (
     UsageInterval,
     free_gpu_figures,
 )
+from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals
 from kai_py.simulate.workloads import HOSTNAME_LABEL, NAMESPACE
 from kai_py.snapshot.resources import Bools, Floats
 

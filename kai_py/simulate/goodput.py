@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from kai_py.policy.lost_work import EARLY_SECONDS
-from kai_py.simulate.simulation import HOUR, GangWait, PodAttempt, SimulationResult
+from kai_py.simulate.measurements import HOUR, GangWait, PodAttempt, SimulationResult
 
 
 class WaitFigures(Struct, frozen=True):

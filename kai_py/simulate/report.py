@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kai_py.simulate.goodput import PolicyFigures, policy_figures
-from kai_py.simulate.simulation import HOUR, GangWait, SimulationResult, UsageInterval
+from kai_py.simulate.measurements import HOUR, GangWait, SimulationResult, UsageInterval
 
 MAX_SAMPLES = 241
 OUR_POLICY = "kai-py"

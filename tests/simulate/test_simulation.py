@@ -4,9 +4,10 @@ from hypothesis import strategies as st
 
 from kai_py.config import Configuration
 from kai_py.simulate import scenario
+from kai_py.simulate.measurements import GangWait
 from kai_py.simulate.report import jain_index, summarise, waiting_times
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
-from kai_py.simulate.simulation import GangWait, simulate
+from kai_py.simulate.simulation import simulate
 from tests.support.repository import DOCS
 
 SCENARIOS = DOCS / "scenarios"
