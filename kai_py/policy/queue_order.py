@@ -245,6 +245,8 @@ def gang_key(gang: Gang, elastic_rank: int, ageing_points: int = 0) -> GangKey:
 
 def in_rotation(gangs: Sequence[Gang], out_of_budget: Mapping[str, int]) -> list[list[Gang]]:
     """Groups of gangs in rotation order; ``out_of_budget``: cycle of the last time, by gang key."""
+    if not out_of_budget:
+        return [list(gangs)] if gangs else []
 
     def last_exhausted(gang: Gang) -> int:
         return out_of_budget.get(gang.key, -1)

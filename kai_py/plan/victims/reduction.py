@@ -82,6 +82,8 @@ class VictimReduction:
 
     def needed_units(self, selection: VictimSelection) -> list[VictimUnit]:
         """The units of the selection without those that can stay; the selection is unchanged."""
+        if not selection.units and self._trials.is_exact:
+            return []
         needed, unneeded = self._drop_unneeded(selection, selection.units)
         for gang in elastic_gangs_below_min(needed, self._state.statement):
             fewer, staying = self._drop_unneeded(selection, split_by_pod(needed, gang))

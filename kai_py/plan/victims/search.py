@@ -146,7 +146,7 @@ class VictimSearch:
         with self._state.statement.trial() as trial:
             if not self._trials.place(units, explain=True):
                 return _TriedSet(SearchOutcome.NO_CAPACITY)
-            lost = relocate(self._state, units, self.strategy.action)
+            lost = relocate(self._state, units, self.strategy.action) if units else []
             refused = self.strategy.may_evict(lost)
             if refused is not None:
                 return _TriedSet(SearchOutcome.REFUSED, refused)
