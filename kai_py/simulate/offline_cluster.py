@@ -180,6 +180,8 @@ class OfflineCluster:
         document = with_gpu_share(self._documents[key], placement)
         bound = with_spec(document, {"nodeName": placement.node})
         running = {"phase": "Running", "startTime": format_time(self._now)}
+        # No exporter reports what is left of the node's NUMA zones: what is assumed counts there.
+        self.planner.builder.assume(pod, placement.node)
         self._write(key, _with_status(bound, running))
 
     def _reserve(self, claim: ClaimRef, allocation: Document | None, consumer: Document) -> None:

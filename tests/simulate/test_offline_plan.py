@@ -347,3 +347,31 @@ def test_nulls_among_amounts_are_as_absent(bound):
     found = plan(node("n0"), QUEUE, odd, pod("a"))
     assert [each["object"] for each in found["rejected"]] == ["Pod default/odd"]
     assert placed_on(found) == ({} if bound else {"default/a": "n0"})
+
+
+def test_pods_placed_in_one_cycle_have_their_numa_zones_in_the_next():
+    amounts = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "3"}
+    zones = [
+        {
+            "name": f"node-{index}",
+            "type": "Node",
+            "resources": [
+                {"name": name, "capacity": most, "allocatable": most, "available": most}
+                for name, most in (("cpu", "8"), ("nvidia.com/gpu", "4"))
+            ],
+        }
+        for index in range(2)
+    ]
+    report = {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "n0"},
+        "topologyPolicies": ["SingleNUMANodeContainerLevel"],
+        "zones": zones,
+    }
+    pods = [pod(name) for name in ("a", "b", "c")]
+    for each, gpus in zip(pods, (3, 3, 2), strict=True):
+        wanted = amounts | {"nvidia.com/gpu": str(gpus)}
+        each["spec"]["containers"][0]["resources"] = {"requests": wanted, "limits": wanted}
+    found = plan(node("n0", gpus=8), QUEUE, report, *pods, until_rest=True)
+    assert sorted(placed_on(found)) == ["default/a", "default/b"]
