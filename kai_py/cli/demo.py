@@ -20,10 +20,9 @@ from rich.console import Console
 from kai_py.cli.connection import address_of
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.demo.events import DemoSummary
-from kai_py.demo.live import LiveView, print_summary
+from kai_py.demo.live import LiveView, ScreenshotWriter, print_summary
 from kai_py.demo.rendering import JsonPrinter, PlainPrinter
 from kai_py.demo.run import DemoOptions, run_demo
-from kai_py.demo.screenshot import ScreenshotWriter
 from kai_py.demo.script import Script, script_for
 
 

@@ -1,22 +1,40 @@
-"""The demo on a terminal: the live screen, and the summary after it."""
+"""The demo on a terminal: the live screen, its picture as SVG, and the summary after it.
 
-from collections.abc import Sequence
+For the picture the screen is drawn once, without a terminal, just before the step that ends most
+Jobs: by then gangs have waited, started whole, been preempted and reclaimed.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.panel import Panel
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from kai_py.demo.events import AnyDemoEvent, DemoSummary, PodChange, PodChanged, StepStarted
 from kai_py.demo.observer import Observer
 from kai_py.demo.rendering import feed_line, summary_counts, summary_lines
-from kai_py.demo.run import DemoRun
+from kai_py.demo.run import DemoRun, EventListener
 from kai_py.observe.live.builder import LiveClusterBuilder
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.screen import Screen, show
 
 FINISHED_CAPTION = "The demo has ended; cluster and scheduler keep running. Ctrl-C stops them."
+NEXT_STEP = (
+    "Next: kai-py demo --serve --http 127.0.0.1:8080 keeps the cluster, with a dashboard and a "
+    "kubeconfig."
+)
+PICTURE_WIDTH, PICTURE_HEIGHT = 128, 40
+"""Cells of the picture."""
+STEPS_AFTER_PICTURE = 2
+"""Steps of the script that begin after the picture is taken."""
+_REMOTE_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+ReadCluster = Callable[[], tuple[LiveCluster, float]]
+"""The cluster now, and the time of the demo."""
 
 
 class LiveView:
@@ -85,10 +103,44 @@ class LiveView:
         return (top, caption, *lines)
 
 
-NEXT_STEP = (
-    "Next: kai-py demo --serve --http 127.0.0.1:8080 keeps the cluster, with a dashboard and a "
-    "kubeconfig."
-)
+class ScreenshotWriter:
+    """A listener that passes events on and writes the picture to ``path``, as SVG."""
+
+    def __init__(self, path: Path, listener: EventListener, *, speed: float) -> None:
+        self._path = path
+        self._listener = listener
+        self._console = Console(
+            width=PICTURE_WIDTH,
+            height=PICTURE_HEIGHT,
+            file=io.StringIO(),
+            record=True,
+            force_terminal=True,
+            color_system="truecolor",
+        )
+        self._view = LiveView(self._console, speed=speed, kubeconfig=None)
+        self._read_cluster: ReadCluster | None = None
+
+    def __call__(self, event: AnyDemoEvent) -> None:
+        """Handle an event; the picture shows the cluster before the step."""
+        if isinstance(event, StepStarted) and event.total - event.number == STEPS_AFTER_PICTURE - 1:
+            self._write()
+        self._view(event)
+        self._listener(event)
+
+    async def watch(self, run: DemoRun, observer: Observer) -> None:
+        """Remember how to read the cluster when the picture is due."""
+        builder = self._view.builder(observer)
+        self._read_cluster = lambda: (builder.build(observer.plan), run.clock())
+
+    def _write(self) -> None:
+        if self._read_cluster is None:
+            return
+        cluster, time = self._read_cluster()
+        self._console.print(
+            self._view.draw(cluster, time, width=PICTURE_WIDTH, height=PICTURE_HEIGHT), end=""
+        )
+        svg = self._console.export_svg(title="kai-py demo", theme=MONOKAI, unique_id="demo")
+        self._path.write_text(_REMOTE_FONT.sub("", svg), encoding="utf-8")
 
 
 def print_summary(console: Console, summary: DemoSummary) -> None:
