@@ -8,8 +8,8 @@ objects. Nothing that an object says is changed.
   conditions is ready.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
   controllers of the embedded cluster make them.
-- Claims of pods that name a ResourceClaimTemplate, and of their ephemeral volumes; volume claims
-  that name no class have the default one.
+- Claims of pods and PodGroups that name a ResourceClaimTemplate, and of ephemeral volumes; volume
+  claims that name no class have the default one.
 - Owners that are referred to but not given, with nothing but their names.
 """
 
@@ -231,7 +231,7 @@ def _add_claims(
             )
         )
         if template is not None and isinstance(template.get("spec"), dict):
-            claim = _claim(pod, name, template, now)
+            claim = _claim(_claim_owner(pod, entry, found), name, template, now)
             claim_key = key_of(claim)
             found.setdefault(claim_key, claim)
             statuses.append({"name": name, "resourceClaimName": claim_key.name})
@@ -239,13 +239,24 @@ def _add_claims(
         pod["status"] = {**status, "resourceClaimStatuses": statuses}
 
 
-def _claim(pod: Document, entry: str, template: Document, now: float) -> Document:
-    meta, spec = pod["metadata"], template["spec"]
+def _claim_owner(pod: Document, entry: Document, found: Mapping[ObjectKey, Document]) -> Document:
+    """The pod, or its PodGroup if that has the same entry: one claim for all pods (KEP-5729)."""
+    named = pod["spec"].get("schedulingGroup")
+    name = named.get("podGroupName") if isinstance(named, dict) else None
+    namespace = pod["metadata"]["namespace"]
+    group = found.get(ObjectKey("scheduling.k8s.io", "PodGroup", namespace, str(name)))
+    spec = group.get("spec") if group is not None else None
+    entries = spec.get("resourceClaims") if isinstance(spec, dict) else None
+    return group if group and isinstance(entries, list) and entry in entries else pod
+
+
+def _claim(owner: Document, entry: str, template: Document, now: float) -> Document:
+    meta, spec = owner["metadata"], template["spec"]
     template_meta = spec.get("metadata") if isinstance(spec.get("metadata"), dict) else {}
     key = ObjectKey(
         "resource.k8s.io", "ResourceClaim", meta["namespace"], f"{meta['name']}-{entry}"
     )
-    claim = _owned(key, template["apiVersion"], pod, now)
+    claim = _owned(key, template["apiVersion"], owner, now)
     claim["metadata"] |= {
         "labels": template_meta.get("labels") or {},
         "annotations": {**(template_meta.get("annotations") or {}), CLAIM_NAME_ANNOTATION: entry},
@@ -253,12 +264,12 @@ def _claim(pod: Document, entry: str, template: Document, now: float) -> Documen
     return {**claim, "spec": spec.get("spec") or {}, "status": {}}
 
 
-def _owned(key: ObjectKey, api_version: str, pod: Document, now: float) -> Document:
-    """An object that a controller makes for a pod, without a spec."""
-    meta = pod["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
+def _owned(key: ObjectKey, api_version: str, owner: Document, now: float) -> Document:
+    """An object that a controller makes for a pod or PodGroup, without a spec."""
+    meta = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
         "name": meta["name"],
         "uid": meta["uid"],
         "controller": True,
@@ -271,7 +282,7 @@ def _owned(key: ObjectKey, api_version: str, pod: Document, now: float) -> Docum
             "namespace": key.namespace,
             "uid": _uid(key),
             "creationTimestamp": format_time(now),
-            "ownerReferences": [owner],
+            "ownerReferences": [reference],
         },
     }
 

@@ -37,7 +37,11 @@ def test_a_job_that_the_server_would_refuse_is_rejected():
     assert [each["pod"] for each in found["placements"]] == ["default/a"]
 
 
-def test_claims_of_templates_are_made_and_allocated():
+ONE_GPU = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+
+
+def one_gpu():
+    """One device, its class, and the template of ``ONE_GPU``."""
     slice_ = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -62,13 +66,30 @@ def test_claims_of_templates_are_made_and_allocated():
         "metadata": {"name": "any"},
         "spec": {},
     }
-    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
-    asking = [pod(name, gpus=0, resourceClaims=claims) for name in ("a", "b")]
-    found = plan(node("n0"), QUEUE, slice_, template, device_class, *asking)
+    return slice_, template, device_class
+
+
+def test_claims_of_templates_are_made_and_allocated():
+    asking = [pod(name, gpus=0, resourceClaims=ONE_GPU) for name in ("a", "b")]
+    found = plan(node("n0"), QUEUE, *one_gpu(), *asking)
     [placed] = found["placements"]
     allocation = placed["claims"]["default/a-gpu"]
     assert allocation["devices"]["results"][0]["device"] == "gpu-0"
     assert [each["gang"] for each in found["pending"]] == ["default/Pod/b"]
+
+
+@pytest.mark.parametrize(("entries", "started"), [(ONE_GPU, 2), ([], 0), ("x", 0)])
+def test_a_claim_that_the_pod_group_names_as_well_is_made_once_for_all_pods(entries, started):
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": entries},
+    }
+    joined = {"schedulingGroup": {"podGroupName": "g"}, "resourceClaims": ONE_GPU}
+    asking = [pod(name, gpus=0, **joined) for name in ("a", "b")]
+    found = plan(node("n0"), QUEUE, *one_gpu(), group, *asking)
+    assert [list(each["claims"]) for each in found["placements"]] == [["default/g-gpu"]] * started
 
 
 def preempting():
