@@ -25,7 +25,7 @@ from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, 
 from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
-from kai_py.simulate.refused_amounts import refused_amounts, without_amounts
+from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
     created_claim,
     extended_resource_status,

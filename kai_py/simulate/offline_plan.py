@@ -15,7 +15,7 @@ from kai_py.simulate.complete_objects import complete_objects
 from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_cluster import OfflineCluster, named
-from kai_py.simulate.workloads_without_pods import workloads_without_pods
+from kai_py.simulate.unusable_objects import workloads_without_pods
 
 VERSION = 1
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC).timestamp()

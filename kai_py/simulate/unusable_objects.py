@@ -1,7 +1,11 @@
-"""Workloads in files whose pods only their framework's controller creates.
+"""Objects in files about which nothing can be decided, or not all, each with the reason.
 
-Nothing can be decided about them, which is said with the gang that their pods will be, and with
-what keeps that gang from starting, such as a queue that does not exist.
+Amounts that no API server would have accepted: a pod that asks for less than nothing would give its
+queue and node what is not there. One rule of the server is not applied: a request for GPUs without
+a limit is read as the limit, too, as lists made for comparisons often have it.
+
+Workloads whose pods only the controller of their framework creates: the reason says which gang
+their pods will be, and what keeps that gang from starting, such as a queue that does not exist.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,6 +13,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from kai_py.api.records.unstructured import values_at
+from kai_py.embedded.errors import invalid
+from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.workload_gang import describe_start
 from kai_py.plan.placement.next_pods import queue_refuses
@@ -16,6 +22,7 @@ from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import was_never_applied
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
+from kai_py.simulate.written_objects import with_spec
 from kai_py.snapshot.tables.queue_access import NamespaceLabels
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
 from kai_py.watch.discovery import METADATA
@@ -26,6 +33,34 @@ SIZES = ("spec.replicas", "spec.parallelism")
 NO_CONTROLLER = "its controller creates its pods and is not run here: add the pods to these objects"
 NO_PODS = (GroupKind("", "Pod"), GroupKind("", "Node"))
 """Kinds with a rule of grouping that are no workloads."""
+
+
+def refused_amounts(key: ObjectKey, document: Document) -> str:
+    """Why an API server refuses the amounts of a pod or node, in its words; "" if it does not.
+
+    The types of fields are those of the API.
+    """
+    match key[:2]:
+        case ("", "Pod"):
+            errors = pod_amount_errors(document.get("spec") or {}, "spec")
+        case ("", "Node"):
+            errors = node_amount_errors(document.get("status") or {})
+        case _:
+            return ""
+    return invalid(key.kind, key.group, key.name, errors).message if errors else ""
+
+
+def without_amounts(key: ObjectKey, document: Document) -> Document:
+    """A pod with fields that cannot be read in place of its amounts; a node that has nothing."""
+    if key.kind == "Node":
+        return {**document, "status": {**document["status"], "capacity": {}, "allocatable": {}}}
+    lists = {
+        field: [
+            {**(each or {}), "resources": "refused"} for each in document["spec"].get(field) or ()
+        ]
+        for field in CONTAINER_LISTS
+    }
+    return with_spec(document, {**lists, "resources": None, "overhead": {}})
 
 
 def workloads_without_pods(
