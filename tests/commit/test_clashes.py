@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
 import pytest
 
 from kai_py.api.references import PodRef
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
+from kai_py.commit.retry import RetryPolicy
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.embedded.resources import CLAIMS, PODS
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, Fresh, device, refuse
@@ -194,3 +196,21 @@ async def test_pods_of_a_group_give_way_together():
     async with world.watching():
         world.theirs()
     assert world.left() == {"ours"}
+
+
+async def test_a_conflict_that_stays_is_tried_again_after_longer_and_longer_times():
+    world, waits = World(), []
+
+    class Noted(RetryPolicy):
+        def delay(self, failures, *, at_least=0.0):
+            waits.append(super().delay(failures, at_least=at_least))
+            world.carried = len(waits) < 4
+            return waits[-1]
+
+    retry = Noted(base=1e-6, uniform=max)
+    world.clashes.access = dataclasses.replace(world.clashes.access, retry=retry)
+    await world.ours()
+    world.carried = True
+    async with world.watching():
+        world.theirs()
+    assert waits[:4] == [1e-6, 2e-6, 4e-6, 8e-6]

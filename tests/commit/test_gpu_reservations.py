@@ -248,16 +248,17 @@ async def test_a_label_that_was_removed_frees_no_gpu(cluster, groups):
     assert refusal == f"pod {NAMESPACE}/a shares the GPU"
 
 
-async def test_a_reservation_of_kai_is_left_alone_for_longer(cluster, groups):
+@pytest.mark.parametrize("start", [0.0, 1000.0])
+async def test_a_reservation_of_kai_is_left_alone_for_longer(cluster, groups, start):
     await bind(cluster, groups, sharing(cluster))
     [pod] = reserved(cluster)
     labels = {"app": RESERVATION, "runai-gpu-group": "g"}
     mark(cluster, pod, labels=labels)
     end(cluster, "a")
     keeper = upkeep(cluster, groups)
-    await passes(keeper, 3)
+    await passes(keeper, 3, at=start)
     assert len(kept(cluster)) == 1
-    await passes(keeper, 1, at=130.0)
+    await passes(keeper, 1, at=start + 130.0)
     assert kept(cluster) == []
 
 
