@@ -3,10 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.api.references import PodRef
 from kai_py.commit.namespace_texts import NamespaceTexts
+from kai_py.plan.plan import Action, Eviction
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 from tests.support.replacing import replace
-from tests.support.worlds import gang
+from tests.support.worlds import gang, world
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 SEPARATORS = st.sampled_from([" ", ", ", "; ", ": ", ". ", " (", ") ", ' "', '" '])
@@ -82,3 +84,26 @@ def test_they_are_told_by_their_queue():
     )
     assert known.readable("for vision/Gang/run.", "ml") == "for a workload of queue theirs."
     assert known.readable("claim vision/data", "") == "claim of another namespace"
+
+
+def test_a_plan_for_two_namespaces_names_no_workload_of_the_other():
+    own, theirs = of("default", "own"), of("vision", "run")
+    text = "preempted by workload vision/run"
+    plan = world({"a": 1}, gang("own", pods=2)).plan()
+    evicted = Eviction(
+        pod=PodRef("default", "own-0", "own-0"),
+        node="a",
+        gang=own.key,
+        owner=own.owner,
+        queue="theirs",
+        action=Action.PREEMPT,
+        preemptor=theirs.key,
+        preemptor_queue="theirs",
+        reason=text,
+    )
+    [unplaced] = plan.unplaced
+    told = replace(plan, unplaced=(replace(unplaced, message=text),), evictions=(evicted,))
+    shown = texts(own, theirs).readable_plan(told)
+    hidden = "preempted by workload of queue theirs"
+    assert (shown.unplaced[0].message, shown.evictions[0].reason) == (hidden, hidden)
+    assert texts(own).readable_plan(told) is told
