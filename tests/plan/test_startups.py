@@ -386,3 +386,34 @@ def test_the_reason_is_told(status, said):
     one = PodStatus(container_statuses=(ContainerStatus(name="main", **status),))
     found = startup_problem(replace(pod("p"), status=one))
     assert found.startswith(said) if said else found == ""
+
+
+def test_a_pod_that_gets_ready_leaves_the_others_of_its_gang_starting():
+    owner, pods = gang("train", ["a", "b", "b"])
+    made = cluster(node("a", 4), node("b", 4), queue("q", 8, **TIMEOUT), owner)
+    made.add(ready(pods[0]), starting(pods[1]), starting(pods[2]))
+    made.plan(10)
+    made.add(ready(pods[1], 20.0))
+    [noted] = made.plan(30).starting
+    assert "1 of 3 pods are not ready" in noted.message
+
+
+@pytest.mark.parametrize("started", [True, False])
+@pytest.mark.parametrize("state", [ContainerState(), PULL])
+def test_a_pod_first_seen_long_after_its_start_has_started_up_if_a_container_runs(started, state):
+    owner, pods = gang("train", ["a"])
+    made = cluster(node("a", 4), queue("q", 8, **TIMEOUT), owner)
+    made.add(starting(pods[0], state, changed=100.0, started=started))
+    made.plan(110)
+    runs = started and state is not PULL
+    assert evicted(made.plan(1000)) == ([] if runs else ["train-0"])
+
+
+def test_a_pod_one_of_whose_containers_restarted_has_not_started_up():
+    owner, pods = gang("train", ["a"])
+    made = cluster(node("a", 4), queue("q", 8, **TIMEOUT), owner)
+    one = starting(pods[0], ContainerState(), changed=100.0, started=True)
+    again = ContainerStatus(name="other", started=True, restart_count=1)
+    statuses = (*one.status.container_statuses, again)
+    made.add(replace(one, status=replace(one.status, container_statuses=statuses)))
+    assert len(made.plan(110).starting) == 1
