@@ -141,14 +141,18 @@ def test_elastic_pods_go_one_by_one_as_far_as_the_job_survives():
     assert lost(plan(4)) == ([f"low-{i}" for i in range(8)], [])
 
 
-def test_pods_that_terminate_count():
-    low = running(job("low", 4, minimum=1, backoffLimit=2), *"nnnn")
-    low[4] = {
-        **low[4],
-        "metadata": {**low[4]["metadata"], "deletionTimestamp": "2027-01-15T07:59:59Z"},
-    }
-    plan = Cluster(TEAMS, node("n", 4), low, urgent(2)).plan()
-    assert lost(plan) == ([], ["low-2"]), "one is terminating, one more is survived"
+@pytest.mark.parametrize("terminating", [1, 2])
+def test_pods_that_terminate_count(terminating):
+    low = running(job("low", 4, minimum=1, backoffLimit=terminating + 1), *"nnnn")
+    for row in range(5 - terminating, 5):
+        meta = {**low[row]["metadata"], "deletionTimestamp": "2027-01-15T07:59:59Z"}
+        low[row] = {**low[row], "metadata": meta}
+    cluster = Cluster(TEAMS, node("n", 4), low, urgent(terminating + 1))
+    assert lost(cluster.plan()) == ([], [f"low-{3 - terminating}"]), "one more is survived"
+    cluster.add(low[0] | {"spec": {**low[0]["spec"], "backoffLimit": terminating}})
+    suspended, gone = lost(cluster.plan())
+    assert suspended, "one more is too many"
+    assert gone == []
 
 
 @dataclass(frozen=True)
