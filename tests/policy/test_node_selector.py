@@ -89,3 +89,17 @@ def test_labels_must_all_be_equal():
     nodes = columns([{"zone": "a"}, {"zone": "a", "gen": "3"}, {}])
     assert list(matches_labels({"zone": "a", "gen": "3"}, nodes)) == [False, True, False]
     assert np.all(matches_labels({}, nodes))
+
+
+def test_numbers_are_compared_with_one_bound():
+    nodes = columns([{"gen": "3"}, {"gen": "12"}, {"gen": "a"}, {}])
+
+    def found(operator, *values):
+        each = SelectorRequirement(key="gen", operator=operator, values=values)
+        term = NodeSelectorTerm(match_expressions=(each,))
+        return list(matches_selector(NodeSelector(node_selector_terms=(term,)), nodes))
+
+    assert found("Gt", "3") == [False, True, False, False]
+    assert found("Lt", "12") == [True, False, False, False]
+    assert not any(found("Gt", "1", "2"))
+    assert not any(found("Lt"))
