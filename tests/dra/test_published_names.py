@@ -52,6 +52,8 @@ def hints(expression, known=KNOWN):
         f'{ATTRIBUTE}.uuid == "GPU-9999"',
         f'device.driver == "{DRIVER}"',
         f"{ATTRIBUTE}.architecture ==",
+        f'{ATTRIBUTE}.architecture == "Hopper" && "a" == "a"',
+        f'{ATTRIBUTE} == "Hopper"',
     ],
 )
 def test_what_is_published_or_tested_for_is_no_fault(expression):
