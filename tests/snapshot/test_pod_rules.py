@@ -14,7 +14,7 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from kai_py.snapshot.pod_selection import rules_of, selects
+from kai_py.snapshot.pod_selection import PodSelector, SelectionIndex, rules_of, selects
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable
 from tests.support.examples import examples
@@ -210,3 +210,15 @@ def test_an_index_that_counts_nothing_new_stays_the_same_object():
     before = world.snapshot().pod_rules
     world.add(pod("db", queue="q", node="a", labels={"app": "db"}))
     assert world.snapshot().pod_rules is before
+
+
+def test_a_pod_is_still_selected_after_another_rule_for_it_has_gone():
+    selector = LabelSelector(match_labels={"app": "train"})
+    selection = (PodSelector(b"", ("one",), None, selector, None),)
+    index = SelectionIndex()
+    for name in ("first", "second"):
+        index.add(name, selection)
+    index.discard("first", selection)
+    assert index.selecting("one", {"app": "train"}, {}) == ["second"]
+    index.discard("second", selection)
+    assert index.selecting("one", {"app": "train"}, {}) == []
