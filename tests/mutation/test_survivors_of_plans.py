@@ -24,8 +24,10 @@ from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import VictimPool
+from kai_py.policy.fill import FillStrategy
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.gpus import SharedGpuTable, SharedGpuUsage
+from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 from tests.dialects.feeding import Cluster, node, pod
 from tests.mutation.test_survivors import team
 from tests.support.replacing import replace
@@ -203,3 +205,63 @@ def test_parts_of_gpus_in_mib_are_released_by_pods_that_terminate():
         table.add("n", usage, 1.0, releasing=releasing)
     shown = table.snapshot(nodes)
     assert (shown.used.tolist(), shown.releasing.tolist()) == ([1500.0], [1000.0])
+
+
+def owned(version, kind, spec):
+    """A workload and what its pods say of it."""
+    meta = {"name": "w", "uid": "w"}
+    reference = {"apiVersion": version, "kind": kind, "controller": True, **meta}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}, reference
+
+
+def test_pods_of_a_job_set_are_in_the_order_of_its_jobs_and_their_indexes():
+    jobs = [
+        {"name": name, "replicas": 2, "template": {"spec": {"parallelism": 2}}} for name in "ba"
+    ]
+    workload, reference = owned("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs})
+    indexes = [(name, at, rank) for name in "ba" for at in "01" for rank in "01"]
+    pods = []
+    for number, (name, at, rank) in enumerate(indexes):
+        labels = {
+            "jobset.sigs.k8s.io/replicatedjob-name": name,
+            "jobset.sigs.k8s.io/job-index": at,
+            "batch.kubernetes.io/job-completion-index": rank,
+        }
+        pods.append(pod(f"p{9 - number}", labels=labels))
+        pods[-1]["metadata"]["ownerReferences"] = [reference]
+    (found,) = Cluster(team(), node("n"), workload, *pods).snapshot().gangs.values()
+    assert [each.pod.name for each in found.members] == [f"p{9 - n}" for n in range(8)]
+
+
+def test_the_driver_of_spark_is_first():
+    labels = {"e": "executor", "z": "driver"}
+    pods = [
+        pod(name, labels={"spark-app-selector": "app", "spark-role": role})
+        for name, role in labels.items()
+    ]
+    (found,) = Cluster(team(), node("n"), *pods).snapshot().gangs.values()
+    assert [each.pod.name for each in found.members] == ["z", "e"]
+
+
+@pytest.mark.parametrize("gpus", [False, True])
+@pytest.mark.parametrize("gpu", FillStrategy)
+@pytest.mark.parametrize("cpu", FillStrategy)
+def test_pods_with_gpus_and_without_are_each_packed_or_spread_as_configured(gpus, gpu, cpu):
+    waits = gang("waits", pods=2)
+    shape = Shape(number=1, requests={"cpu": 1000.0, **({"nvidia.com/gpu": 1.0} if gpus else {})})
+    waits = replace(waits, members=tuple(replace(each, shape=shape) for each in waits.members))
+    made = world({"a": 4, "b": 4}, waits, gpu_strategy=gpu, cpu_strategy=cpu)
+    (placement,) = made.plan().placements
+    nodes = {each.node for each in placement.pods}
+    assert len(nodes) == (1 if (gpu if gpus else cpu) is FillStrategy.BINPACK else 2)
+
+
+@pytest.mark.parametrize("parent", [None, NamespaceRule(("ml",))])
+@pytest.mark.parametrize("own", [None, NamespaceRule(("ml",))])
+def test_a_queue_is_open_if_it_and_all_above_it_are(parent, own):
+    queues = (
+        QueueInfo(name="company", namespaces=parent),
+        QueueInfo(name="team", parent="company", namespaces=own),
+    )
+    shares = {each.queue: each.is_open for each in world({"a": 1}, queues=queues).plan().queues}
+    assert shares == {"company": parent is None, "team": parent is None and own is None}
