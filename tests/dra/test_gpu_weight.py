@@ -139,6 +139,16 @@ TABLE = [
         for size, limits in (("10Gi", {0.5: 4, 1: 8}), ("40Gi", {0.5: 1, 1: 2, 2: 4}))
     ),
     Row("shares by default", EXAMPLE, SHARED, {0.05: 4}),
+    *(
+        Row(
+            f"shares of {cores} cores and {size}",
+            EXAMPLE,
+            [device("gpu-0", shared=True, memory="80Gi", cores="100")],
+            {0.5: 1, 1: 2},
+            {"memory": size, "cores": cores},
+        )
+        for size, cores in (("40Gi", "10"), ("8Gi", "50"))
+    ),
     Row(
         "shares that name no capacity",
         EXAMPLE,
