@@ -27,6 +27,7 @@ from kai_py.dra.counters import groups_with_device
 from kai_py.dra.device_kinds import selector_texts
 from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
 from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
+from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import Consumption, node_selector_matches
 from kai_py.dra.selectors.derived_attribute import attribute_value
 from kai_py.dra.selectors.device import AttributeList
@@ -264,3 +265,21 @@ def test_devices_of_a_binding_that_is_being_written_are_taken_until_it_is_withdr
     assert placed(cluster.plan()) == {}
     builder.forget(first.uid)
     assert len(placed(cluster.plan())) == 1
+
+
+@pytest.mark.parametrize(("published", "faults"), [(1, 1), (2, 0)])
+def test_a_pool_that_lacks_slices_is_reported_until_all_are_there(published, faults):
+    inventory = Inventory()
+    for number in range(published):
+        spec = {
+            "driver": "d",
+            "nodeName": "n",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 2},
+            "devices": [{"name": f"x{number}"}],
+        }
+        made = {"metadata": {"name": f"s{number}"}, "spec": spec}
+        inventory.put(convert_record(made, ResourceSlice))
+    found = [
+        (each.metadata.name, "resourceSliceCount" in text) for each, text in inventory.faults()
+    ]
+    assert found == [("s0", True)] * faults
