@@ -19,8 +19,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.api.times import format_time
+from kai_py.embedded.kinds.cluster import default_storage_class
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests, priorities_of
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
@@ -304,27 +304,12 @@ def _add_volume_claims(pod: Document, found: dict[ObjectKey, Document], now: flo
 
 def _set_default_class(found: dict[ObjectKey, Document]) -> None:
     """Give volume claims that leave their class open the default one, as DefaultStorageClass."""
-    default = _default_class(found)
+    storage_class = ("storage.k8s.io", "StorageClass")
+    classes = (each for key, each in found.items() if key[:2] == storage_class)
+    default = default_storage_class(classes)
     for key, claim in found.items():
         spec = claim.get("spec")
         if not default or key[:2] != VOLUME_CLAIM or not isinstance(spec, dict):
             continue
         if spec.get("storageClassName") is None and not spec.get("volumeName"):
             found[key] = {**claim, "spec": {**spec, "storageClassName": default}}
-
-
-def _default_class(found: Mapping[ObjectKey, Document]) -> str:
-    """The default StorageClass, of several the newest and of these the first by name; or ""."""
-    classes = [
-        document["metadata"]
-        for key, document in found.items()
-        if key[:2] == ("storage.k8s.io", "StorageClass") and _is_default(document)
-    ]
-    newest = max((str(meta["creationTimestamp"]) for meta in classes), default="")
-    names = (meta["name"] for meta in classes if str(meta["creationTimestamp"]) == newest)
-    return min(names, default="")
-
-
-def _is_default(storage_class: Document) -> bool:
-    annotations = storage_class["metadata"].get("annotations")
-    return isinstance(annotations, dict) and annotations.get(DEFAULT_CLASS) == "true"

@@ -11,6 +11,8 @@ from kai_py.embedded.kinds.amounts import node_amount_errors
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kai_py.embedded.documents import Json
     from kai_py.embedded.store import Store
 
@@ -116,16 +118,22 @@ def _set_storage_class(claim: Json, store: Store) -> None:
     """Give a claim that names no class the default one (DefaultStorageClass admission plugin)."""
     if claim["spec"].get("storageClassName") is not None:
         return
-    defaults = [each for each in store.list(STORAGE_CLASSES) if _is_default_class(each)]
-    newest = max((each["metadata"]["creationTimestamp"] for each in defaults), default="")
-    names = [name_of(each) for each in defaults if each["metadata"]["creationTimestamp"] == newest]
-    if names:
-        claim["spec"]["storageClassName"] = min(names)
+    name = default_storage_class(store.list(STORAGE_CLASSES))
+    if name:
+        claim["spec"]["storageClassName"] = name
+
+
+def default_storage_class(classes: Iterable[Json]) -> str:
+    """The default StorageClass, of several the newest and of these the first by name; or ""."""
+    defaults = [each["metadata"] for each in classes if _is_default_class(each)]
+    newest = max((str(meta["creationTimestamp"]) for meta in defaults), default="")
+    names = (meta["name"] for meta in defaults if str(meta["creationTimestamp"]) == newest)
+    return min(names, default="")
 
 
 def _is_default_class(storage_class: Json) -> bool:
-    annotations = storage_class["metadata"].get("annotations") or {}
-    return annotations.get(DEFAULT_CLASS) == "true"
+    annotations = storage_class["metadata"].get("annotations")
+    return isinstance(annotations, dict) and annotations.get(DEFAULT_CLASS) == "true"
 
 
 NAMESPACE_RULES = KindRules(
