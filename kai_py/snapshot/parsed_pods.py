@@ -25,6 +25,7 @@ from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.suspended_jobs import placeholder_problem, with_admission_defaults
 from kai_py.snapshot.tables.gpu_memory import GpuMemory
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.tables.readiness import ready_condition
 
 Identify = Callable[[Pod, Owners], GangSpec]
 
@@ -151,7 +152,8 @@ class ParsedPods(PodTable):
 
 
 def _is_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+    ready = ready_condition(pod)
+    return ready is not None and ready.status == "True"
 
 
 def asks_for_the_same(before: Pod, now: Pod) -> bool:

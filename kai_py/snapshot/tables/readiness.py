@@ -44,7 +44,7 @@ class StartingPods(PodTable):
     def observe(self, pod: Pod) -> Uids:
         """Note since when a pod has been ready, and whether it was so for long enough."""
         uid = pod.metadata.uid
-        ready = _ready_condition(pod) if self._is_ours(pod) else None
+        ready = ready_condition(pod) if self._is_ours(pod) else None
         if ready is None or uid in self._settled:
             return ()
         changed = _seconds(ready.last_transition_time)
@@ -95,7 +95,7 @@ class StartingPods(PodTable):
         return self._snapshot
 
     def _has_started(self, uid: str, pod: Pod) -> bool:
-        ready = _ready_condition(pod)
+        ready = ready_condition(pod)
         if ready is None:
             return pod.status.phase == "Running"  # No kubelet leaves the condition out.
         return uid in self._settled or ready.status == "True"
@@ -140,7 +140,8 @@ def _with_message(text: str, waiting: ContainerWaiting) -> str:
     return f"{text}: {waiting.message[:MAX_SHOWN]})" if waiting.message else f"{text})"
 
 
-def _ready_condition(pod: Pod) -> Condition | None:
+def ready_condition(pod: Pod) -> Condition | None:
+    """The condition Ready of a pod; None before a kubelet has reported it."""
     return next((each for each in pod.status.conditions if each.type == "Ready"), None)
 
 
