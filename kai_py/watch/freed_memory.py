@@ -1,4 +1,4 @@
-"""What becomes of memory that the process has freed: it is kept for the next cycle.
+"""Memory that the process has freed is kept for the next cycle.
 
 A cycle makes arrays over all nodes and drops them at its end. By default the C library returns them
 to the kernel, and the next cycle gets them back page by page: at 10,000 nodes that takes as long as
@@ -17,7 +17,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed_memory() -> bool:
-    """Keep it from now on; False where the C library has no such setting."""
+    """Keep freed memory from now on; False where the C library has no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -39,6 +39,7 @@ from kai_py.watch.errors import (
     Unreachable,
     from_response,
 )
+from kai_py.watch.wire import MAX_OBJECT_BYTES
 
 FIELD_MANAGER = "kai-py"
 """The user agent's name, which the server records as our field manager in ``managedFields``."""
@@ -55,8 +56,6 @@ METHODS = {
 WATCH_OPEN_SECONDS = 30.0
 """Timeout for opening a watch: it is answered at once, even if the first event comes later."""
 READING = frozenset({"get", "list"})
-MAX_OBJECT_BYTES = 64.0 * 2**20
-"""Of an answer with one object, many times what etcd stores of one; a list may have any length."""
 USER_AGENT = f"{FIELD_MANAGER}/{__version__}"
 _TARGET = re.compile(r"/[!-~]*")
 """A path with its query, as it may stand in a request."""

@@ -133,8 +133,8 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-MAX_LINE_BYTES = 64 * 2**20
-"""Of an event, which has one object: many times what etcd stores of one."""
+MAX_OBJECT_BYTES = 64 * 2**20
+"""Of an answer or event with one object: many times what etcd stores of one."""
 
 
 class LineSplitter:
@@ -153,8 +153,8 @@ class LineSplitter:
         if end < 0:
             self._pending.append(chunk)
             self._length += len(chunk)
-            if self._length > MAX_LINE_BYTES:
-                raise ValueError(f"a line is longer than {MAX_LINE_BYTES >> 20} MiB")
+            if self._length > MAX_OBJECT_BYTES:
+                raise ValueError(f"a line is longer than {MAX_OBJECT_BYTES >> 20} MiB")
             return []
         complete = b"".join((*self._pending, chunk[:end]))
         self._pending, self._length = [chunk[end + 1 :]], len(chunk) - end - 1

@@ -156,28 +156,29 @@ async def error_event(stage):
     stage.assert_equal()
 
 
+async def sees_the_deletion_of_b(stage):
+    stage.server.delete("b")
+    await stage.settle()
+    stage.assert_equal()
+    assert stage.told() == [("DELETED", "b")]
+
+
 async def garbage_line(stage):
     await synced(stage, "a", "b")
     stage.server.send(b"<html>502 Bad Gateway</html>\n")
     await asyncio.sleep(0.01)
     assert stage.reflector.version == ""
-    stage.server.delete("b")
-    await stage.settle()
-    stage.assert_equal()
-    assert stage.told() == [("DELETED", "b")]
+    await sees_the_deletion_of_b(stage)
 
 
 async def line_without_end(stage):
-    with patch.object(wire, "MAX_LINE_BYTES", 10_000):
+    with patch.object(wire, "MAX_OBJECT_BYTES", 10_000):
         await synced(stage, "a", "b")
         for _ in range(11):
             stage.server.send(b"x" * 1000)
         await asyncio.sleep(0.01)
         assert stage.reflector.version == ""
-    stage.server.delete("b")
-    await stage.settle()
-    stage.assert_equal()
-    assert stage.told() == [("DELETED", "b")]
+    await sees_the_deletion_of_b(stage)
 
 
 async def paged_list(stage):
