@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import kai_py.plan.actions.allocate
 from kai_py.api.records.core import (
     Affinity,
     LabelSelector,
@@ -216,20 +215,6 @@ def test_nothing_is_tried_again_while_nothing_changes(work):
     for seconds in range(1, 4):
         assert full.plan(100.0 + seconds) == first
     assert not work
-
-
-@pytest.fixture
-def turns():
-    """The keys of the gangs that allocate had a look at."""
-    seen = []
-    real = kai_py.plan.actions.allocate._allocate_gang
-
-    def allocate_gang(state, gang, solver):
-        seen.append(gang.key)
-        return real(state, gang, solver)
-
-    with patch.object(kai_py.plan.actions.allocate, "_allocate_gang", allocate_gang):
-        yield seen
 
 
 def test_gangs_that_had_their_answer_have_no_turn_while_nothing_concerns_them(turns):

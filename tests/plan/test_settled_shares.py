@@ -6,7 +6,6 @@ from unittest.mock import patch
 
 import pytest
 
-import kai_py.plan.actions.allocate
 from kai_py.plan.cycle.settled import SettledCycle
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.policy.fairness_rules import KAI, NATIVE
@@ -16,20 +15,6 @@ from tests.support.scenario import cluster, job_with_pods, node, queue
 
 WEIGHED = LossRules(patience=600.0, settling=20.0, reserve_after=300.0, by_loss=True)
 QUEUES = ("a", "b", "c")
-
-
-@pytest.fixture
-def turns():
-    """The keys of the gangs that allocate had a look at."""
-    seen = []
-    real = kai_py.plan.actions.allocate._allocate_gang
-
-    def allocate_gang(state, gang, solver):
-        seen.append(gang.key)
-        return real(state, gang, solver)
-
-    with patch.object(kai_py.plan.actions.allocate, "_allocate_gang", allocate_gang):
-        yield seen
 
 
 def full_cluster():
