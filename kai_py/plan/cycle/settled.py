@@ -138,10 +138,10 @@ class SettledCycle:
         state.eviction_limits.protected_by.update(self.protected_by)
 
     def _still_refused(self, quota: Quota) -> Mapping[str, SettledGang]:
-        """The answers that other shares leave as they are.
+        """By gang key, the answers that hold with other shares as well.
 
-        None if finding answers cost anything, as it is not known which ones; and none if gangs of
-        one shape request different numbers of pods, as queues take their turns in another order.
+        There are none if finding answers cost anything, as it is not known which ones; nor if gangs
+        of one shape request different numbers of pods, as queues take their turns in another order.
         """
         if self.probes or self.steps or 0 in _sizes(self.gangs.values()).values():
             return {}
