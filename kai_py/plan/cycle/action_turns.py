@@ -59,7 +59,7 @@ def _run(
     failed: dict[str, Exception] = {}
     succeeded = False
     for gang in turns.eligible(gangs):
-        error = turns.attempt(lambda alone=gang: run((alone,)))  # type: ignore[misc]
+        error = turns.attempt(partial(run, (gang,)))
         if error is None:
             succeeded = True
             continue
