@@ -132,6 +132,8 @@ def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
     for budget in api.list(BUDGETS, namespace_of(change.object)):
         if label_selector(budget["spec"].get("selector"))(labels):
             yield key_of(budget)
+            # As in Kubernetes, a pod informs one budget; a pod of several can't be evicted anyway.
+            return
 
 
 DISRUPTION_CONTROLLER = Controller(

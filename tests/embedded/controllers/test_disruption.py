@@ -1,5 +1,6 @@
 import pytest
 
+from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import BUDGETS, PODS
 from kai_py.embedded.subresources import evict
@@ -79,6 +80,16 @@ def test_two_budgets_for_one_pod_are_an_error(three):
     with pytest.raises(RequestError) as caught:
         evict(three.api, "a", "default", {})
     assert caught.value.code == 500
+
+
+def test_a_pod_informs_the_first_of_its_budgets(three):
+    three.create(budget("b", minAvailable=1))
+    three.create(budget("c", minAvailable=1))
+    three.clock.advance(1)
+    delete(three.api, PODS, "a", "default", DeleteOptions(grace_seconds=0))
+    three.clock.advance(5)
+    found = [three.api.get(BUDGETS, name, "default") for name in ("b", "c")]
+    assert [each["status"]["expectedPods"] for each in found] == [2, 3]
 
 
 def test_a_share_needs_a_controller_with_a_scale(three):
