@@ -11,7 +11,7 @@ from tests.cluster.fake_kubelet import FakeNode
 from tests.support.cluster.api import Api, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.manifests import IN_TEAM_A, job, pod, pod_spec, queue
+from tests.support.cluster.manifests import IN_TEAM_A, QUEUE_KEY, job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import DEFINITIONS, define
 from tests.support.cluster.view import View
 
@@ -21,6 +21,7 @@ DRIVER, CLIQUE = "compute-domain.nvidia.com", "nvidia.com/gpu.clique"
 CHANNELS = f"compute-domain-default-channel.{DRIVER}"
 DOMAINS = "/apis/resource.nvidia.com/v1beta1/namespaces/default/computedomains"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+IN_PAIRS = {QUEUE_KEY: "pairs"}
 CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 NODES = [
     *(FakeNode(name=f"b{i}", labels={CLIQUE: "cluster.b"}) for i in range(4)),
@@ -182,13 +183,16 @@ async def test_nvbandwidth_starts_with_its_launcher_on_the_control_plane(
 
 async def test_two_jobs_of_one_domain_share_a_clique(cluster: Cluster, view: View):
     spec = pod_spec(template="pair-channel")
+    jobs = [job(f"pair-{number}", 2, spec, annotations=IN_PAIRS) for number in ("one", "two")]
     async with driver(cluster):
-        await cluster.submit(job("pair-one", 2, spec), job("pair-two", 2, spec), domain("pair"))
+        await cluster.submit(*jobs, domain("pair"))
         await eventually(lambda: claims_made(view, 4), what="a claim for each pod")
         async with cluster.run_nodes(NODES):
+            # Nodes join one by one: only with all of them the first Job can choose for both.
+            await cluster.submit(queue("pairs"))
             bound = await view.wait_bound("pair", 4, within=30.0)
             assert cliques(bound) == {"b"}
-            await cluster.submit(job("pair-late", 1, spec))
+            await cluster.submit(job("pair-late", 1, spec, annotations=IN_PAIRS))
             message = await view.wait_pending("pair-late", 1, reason="Unschedulable")
             assert "must be in the NVLink clique of its other pods" in message
             assert "cluster.b has capacity for 0 and lacks 1" in message
