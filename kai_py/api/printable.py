@@ -10,6 +10,7 @@ Every output of the package passes here once: tables, sentences, screens, pages 
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -23,12 +24,20 @@ UNPRINTABLE = re.compile(
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e007f]"
 )
+MAX_NAMED = 5
+"""How many names of a list that may be long a message shows."""
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
     r"""``text`` in one line, with ``\x1b`` and the like written out."""
     return UNPRINTABLE.sub(_escape, text)
+
+
+def first_of(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """The first ``most`` names and how many others there are: ``a, b and 3 more``."""
+    others = len(names) - most
+    return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")
 
 
 def printable_json(document: str) -> str:

@@ -7,6 +7,7 @@ pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004
 
 from collections.abc import Iterator, Mapping, Set
 
+from kai_py.api.printable import first_of
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimConsumerReference
 from kai_py.audit.finding import (
@@ -22,7 +23,6 @@ from kai_py.audit.finding import (
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 
 PODS = "pods"
-SHOWN_CLAIMS = 5
 
 
 def pods_without_claims(cluster: AuditedCluster) -> Steps:
@@ -131,7 +131,7 @@ def _is_user(pod: Pod, user: ResourceClaimConsumerReference) -> bool:
 def _pod_finding(pod: Pod, faults: list[tuple[str, str]]) -> AuditFinding:
     meta = pod.metadata
     claims = [f"ResourceClaim {name_of(meta.namespace, name)}" for name, _ in faults if name]
-    texts = ", ".join(text for _, text in faults[:SHOWN_CLAIMS])
+    texts = first_of([text for _, text in faults])
     return AuditFinding(
         FindingKind.POD_WITHOUT_CLAIM,
         (f"Pod {name_of(meta.namespace, meta.name)}", *claims),
@@ -156,12 +156,11 @@ def _reservation_finding(
         f"{_KINDS[each.resource]} {name_of(claim.metadata.namespace, each.name)}"
         for each in missing
     ]
-    shown = ", ".join(users[:SHOWN_CLAIMS])
-    more = f" and {len(users) - SHOWN_CLAIMS} more" if len(users) > SHOWN_CLAIMS else ""
+    shown = first_of(users)
     return AuditFinding(
         FindingKind.RESERVATION_WITHOUT_POD,
         (f"ResourceClaim {name}", *users),
-        f"claim {name} is reserved for {shown}{more}, which does not exist: its devices are not "
+        f"claim {name} is reserved for {shown}, which does not exist: its devices are not "
         "given back",
     )
 

@@ -10,13 +10,12 @@ again nothing can be said. Sources: KEP-4381, KEP-4815, KEP-5075.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kai_py.api.printable import first_of
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps, name_of
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import CounterID, DeviceRow, ParsedSlice
-
-SHOWN_CLAIMS = 5
 
 
 @dataclass(slots=True)
@@ -135,8 +134,7 @@ def _finding(pool: PoolID, name: str, claims: tuple[str, ...], message: str) -> 
 
 def _listed(claims: tuple[str, ...]) -> str:
     noun = "claims" if len(claims) > 1 else "claim"
-    more = f" and {len(claims) - SHOWN_CLAIMS} more" if len(claims) > SHOWN_CLAIMS else ""
-    return f"{noun} {', '.join(claims[:SHOWN_CLAIMS])}{more}"
+    return f"{noun} {first_of(claims)}"
 
 
 def _slices_by_pool(slices: Iterable[ParsedSlice]) -> Mapping[PoolID, Sequence[ParsedSlice]]:

@@ -6,7 +6,7 @@ ago do not count: the kubelet may still refuse them. A card that pods share is c
 card of the device plugin. An extended resource that a claim serves takes nothing of the plugin's.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.api.gpu_share import (
@@ -16,6 +16,7 @@ from kai_py.api.gpu_share import (
     GpuShareError,
     gpu_share,
 )
+from kai_py.api.printable import first_of
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
@@ -41,7 +42,6 @@ from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 RESIZED = ("cpu", "memory")
 TOLERANCE = 1e-6
-SHOWN_PODS = 5
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ def _cards_over(node: Node, cards: Mapping[str, _Card]) -> Iterator[AuditFinding
     for group, card in sorted(cards.items()):
         parts = card.fraction + (card.mib / memory if memory else 0.0)
         if parts > 1 + TOLERANCE:
-            shown = _listed(card.pods)
+            shown = first_of(sorted(card.pods))
             text = f"GPU {group} of node {node.metadata.name} is shared beyond its memory: "
             yield AuditFinding(
                 FindingKind.NODE_OVER_CAPACITY,
@@ -209,7 +209,7 @@ def _cards_given_twice(node: Node, cards: Mapping[str, _Card]) -> Iterator[Audit
         if card.index != UNKNOWN_INDEX and card.pods:
             by_index.setdefault(card.index, []).append(group)
     for index, groups in sorted(by_index.items()):
-        pods = _listed([pod for group in groups for pod in cards[group].pods])
+        pods = first_of(sorted(pod for group in groups for pod in cards[group].pods))
         if len(groups) > 1:
             yield AuditFinding(
                 FindingKind.DEVICE_USED_TWICE,
@@ -217,12 +217,3 @@ def _cards_given_twice(node: Node, cards: Mapping[str, _Card]) -> Iterator[Audit
                 f"GPU {index} of node {node.metadata.name} was chosen for several groups, "
                 f"{', '.join(groups)}: pods {pods} use it",
             )
-
-
-def _listed(names: Collection[str]) -> str:
-    shown = ", ".join(_first(sorted(names), SHOWN_PODS))
-    return shown if len(names) <= SHOWN_PODS else f"{shown} and {len(names) - SHOWN_PODS} more"
-
-
-def _first(names: Iterable[str], count: int) -> list[str]:
-    return list(names)[:count]

@@ -39,6 +39,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kai_py.api.printable import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
@@ -313,7 +314,7 @@ class GangTransaction:
             return None
         missing = readiness(claim).missing
         if missing:
-            nodes, conditions = ", ".join(desired.nodes), format_conditions(missing)
+            nodes, conditions = first_of(desired.nodes), format_conditions(missing)
             note = f"waiting for binding conditions for device on node {nodes}: {conditions}"
             for pod in desired.pods:
                 self.report_waiting(pod, note)

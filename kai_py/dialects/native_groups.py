@@ -22,6 +22,7 @@ Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1; composite groups from v
 from dataclasses import dataclass, replace
 
 from kai_py.api.numbers import MAX_COUNT
+from kai_py.api.printable import first_of
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, gang_from_group, group_source
@@ -249,7 +250,7 @@ def _require_one_scheduler(spec: GangSpec, context: PodContext) -> GangSpec:
     named = context.owners.schedulers(context.chain.pod)
     if len(named) < 2 or spec.problem:
         return spec
-    listed = ", ".join(f'"{each}"' for each in named)
+    listed = first_of([f'"{each}"' for each in named])
     marker = _group_marker(context.chain) or _workload_marker(context.chain)
     hint = "all pods of a group must name the same scheduler in spec.schedulerName"
     return replace(spec, problem=f"pods with {marker} name the schedulers {listed}; {hint}")

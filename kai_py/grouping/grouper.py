@@ -18,6 +18,7 @@ import msgspec
 
 from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
+from kai_py.api.printable import first_of
 from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import with_annotations
@@ -387,7 +388,7 @@ def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgrou
 
 
 def _unknown_subgroup(subgroup: str, cached: _CachedTemplate) -> str:
-    known = ", ".join(sorted(cached.subgroups))
+    known = first_of(sorted(cached.subgroups))
     return f'its labels name subgroup "{subgroup}", which its gang does not have; it has {known}'
 
 

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kai_py.api.printable import first_of
 from kai_py.observe.share_steps import format_amount
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
 
-MAX_QUEUES_NAMED = 3
-MAX_NODES_NAMED = 5
+MAX_NAMED = 3
+"""Queues, or gangs, that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,10 @@ def _infeasible(share: QueueShare, plan: Plan) -> Iterator[str]:
     gangs = [
         each.gang for each in plan.unplaced if each.queue == share.queue and each.is_infeasible
     ]
-    named = f": {', '.join(gangs[:MAX_QUEUES_NAMED])}" if gangs else ""
-    more = len(gangs) - MAX_QUEUES_NAMED
+    named = f": {first_of(gangs, MAX_NAMED)}" if gangs else ""
     yield (
         f"Of what it requests, the nodes of this cluster can never serve {amount}, which do not "
-        f"count as demand{named}{f' and {more} more' if more > 0 else ''}."
+        f"count as demand{named}."
     )
 
 
@@ -125,10 +125,8 @@ def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> I
 
 def _spares(share: QueueShare) -> Iterator[str]:
     if share.spares:
-        others = len(share.spares) - MAX_NODES_NAMED
-        named = ", ".join(share.spares[:MAX_NODES_NAMED])
-        more = f" and {others} more" if others > 0 else ""
-        yield f"Spare nodes, which only repairs use: {named}{more}."
+        named = first_of(share.spares)
+        yield f"Spare nodes, which only repairs use: {named}."
 
 
 def _unused(share: QueueShare) -> float:
@@ -142,9 +140,8 @@ def _named(amounts: dict[str, float], shows: Callable[[str], bool]) -> str:
     if hidden:
         amounts["queues of others"] = hidden
     largest = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
-    names = [f"{name} ({format_amount(amount)})" for name, amount in largest[:MAX_QUEUES_NAMED]]
-    others = len(largest) - MAX_QUEUES_NAMED
-    return ", ".join(names) + (f" and {others} more" if others > 0 else "")
+    names = [f"{name} ({format_amount(amount)})" for name, amount in largest]
+    return first_of(names, MAX_NAMED)
 
 
 def _changes(share: QueueShare, stages: Counter[str]) -> Iterator[str]:

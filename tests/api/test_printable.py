@@ -9,7 +9,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.printable import printable, printable_json, printable_parts
+from kai_py.api.printable import first_of, printable, printable_json, printable_parts
 
 ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f"
 
@@ -62,3 +62,10 @@ def test_parts_of_records_are_shown_as_text():
     shown = printable(ATTACK)
     assert made == Outer(Inner((shown, "plain")), {shown: [shown]})
     assert shown.startswith("\\x1b]0;pwned\\x07\\x1b[2J\\nERROR forged\\x9b1m\\u202e")
+
+
+def test_of_a_long_list_the_first_names_are_shown():
+    assert first_of([]) == ""
+    assert first_of(list("abcde")) == "a, b, c, d, e"
+    assert first_of(list("abcdef")) == "a, b, c, d, e and 1 more"
+    assert first_of(list("abcde"), 2) == "a, b and 3 more"

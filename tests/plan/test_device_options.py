@@ -95,6 +95,8 @@ def test_the_reason_names_the_alternatives_that_the_quota_closed():
     assert waits.stage is Stage.QUEUE_MAX
     assert "workload requested 4 GPUs" in waits.message
     assert "; alternatives beyond the quota: gpu/x8, gpu/x4." in waits.message
+    [waits] = world(1, *asking("p", listed(*range(9, 1, -1))), sizes=(16,)).plan().unplaced
+    assert waits.message.endswith(": gpu/x9, gpu/x8, gpu/x7, gpu/x6, gpu/x5 and 3 more.")
 
 
 def test_pods_use_up_the_limit_one_after_the_other():

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.api.printable import first_of
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
@@ -88,9 +89,9 @@ def report_reservations(state: CycleState) -> None:
     for each in state.placer.reservations.active:
         reason = state.unschedulable.get(each.gang.key)
         if reason is not None:
-            names = ", ".join(state.snapshot.nodes.names[row] for row in each.rows[:3])
-            more = f" and {len(each.rows) - 3} more" if len(each.rows) > 3 else ""
-            note = f"Nodes are reserved for it as their pods end: {names}{more}."
+            names = [state.snapshot.nodes.names[row] for row in each.rows]
+            named = first_of(names)
+            note = f"Nodes are reserved for it as their pods end: {named}."
             state.mark_unschedulable(each.gang, reason.with_sentence(note))
     for gang, pod in state.placer.reservations.ended:
         reason = state.unschedulable.get(gang.key)

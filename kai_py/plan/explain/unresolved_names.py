@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
+from kai_py.api.printable import first_of
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.explain.unresolved_objects import device_hint, missing_object_hint
@@ -28,8 +29,6 @@ OBJECT_STAGES = frozenset({Stage.CLAIMS_NOT_READY, Stage.BELOW_MIN_MEMBER})
 NODE_STAGES = frozenset({Stage.NODE_FILTERS, Stage.RESOURCES, Stage.TOPOLOGY})
 MAX_EXPLAINED = 64
 """Gangs of one cycle that get such advice."""
-MAX_QUEUES_NAMED = 5
-"""Queues that a message lists."""
 MAX_NAMES = 3
 """Names of a gang that a message explains."""
 NODE_NAME_FIELD = "metadata.name"
@@ -149,9 +148,8 @@ def _queue_hint(state: CycleState, gang: Gang) -> str:
     nearest = closest_match(gang.queue, usable) if gang.queue else None
     if nearest:
         return f"Did you mean queue {nearest}?"
-    named, more = ", ".join(usable[:MAX_QUEUES_NAMED]), len(usable) - MAX_QUEUES_NAMED
-    others = f" and {more} more" if more > 0 else ""
-    return f"Queues for namespace {namespace}: {named}{others}." if usable else ""
+    named = first_of(usable)
+    return f"Queues for namespace {namespace}: {named}." if usable else ""
 
 
 def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName]:

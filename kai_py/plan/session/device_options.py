@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as with_fields
 
+from kai_py.api.printable import first_of
 from kai_py.api.records.resource import DeviceRequest, DeviceSubRequest, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -79,15 +80,16 @@ class DeviceOptions:
 class ClaimChoices:
     """What the claims of ``members`` may get, and what that costs their queue.
 
-    ``own``: the claims that are charged to the gang; ``claims``: how many have a spec, by its
-    ``id``. ``least``: (quota resources,) the least that the pods can cost. ``usage``: of the
-    queues, without these pods.
+    ``own``: the claims that are charged to the gang; ``specs``: their specs, by ``id``, and
+    ``claims``: how many have each. ``least``: (quota resources,) the least that the pods can cost.
+    ``usage``: of the queues, without these pods.
     """
 
     state: CycleState
     gang: Gang
     members: Sequence[Member]
     own: Mapping[ClaimRef, ResourceClaimSpec]
+    specs: Mapping[int, ResourceClaimSpec]
     claims: Mapping[int, int]
     least: Floats
     usage: QueueUsage
@@ -100,8 +102,9 @@ class ClaimChoices:
     ) -> "ClaimChoices":
         """The choices of pods of a gang."""
         own = own_claims(state, members)
+        specs = {id(spec): spec for spec in own.values()}
         claims = Counter(map(id, own.values()))
-        return cls(state, gang, members, own, claims, least_cost(state, members), usage)
+        return cls(state, gang, members, own, specs, claims, least_cost(state, members), usage)
 
     def within(self, taken: Taken) -> DeviceOptions | None:
         """The options of each request if all others get the least, or what is fixed by ``taken``.
@@ -114,7 +117,7 @@ class ClaimChoices:
         specs: dict[int, ResourceClaimSpec] = {}
         allowed = np.ones(len(self.state.snapshot.nodes), dtype=np.bool_)
         closed: dict[str, None] = {}
-        for key, spec in self._specs.items():
+        for key, spec in self.specs.items():
             requests: list[DeviceRequest] = []
             for position, each in enumerate(spec.devices.requests):
                 choice = key, position
@@ -143,10 +146,6 @@ class ClaimChoices:
                 for row, _, devices in nodes:
                     allowed[row] &= devices == least
         return replace(options, specs=specs, allowed=None if allowed.all() else allowed)
-
-    @property
-    def _specs(self) -> dict[int, ResourceClaimSpec]:
-        return {id(spec): spec for spec in self.own.values()}
 
     def _fitting(
         self, choice: Choice, request: DeviceRequest, taken: Taken, base: Floats
@@ -180,7 +179,7 @@ class ClaimChoices:
     ) -> Floats:
         """(quota resources,) by how much an alternative exceeds the least cost, for all claims."""
         key, position = choice
-        request, accounting = self._specs[key].devices.requests[position], self.state.accounting
+        request, accounting = self.specs[key].devices.requests[position], self.state.accounting
         cost, least = accounting.least_of_alternative(option, devices), accounting.least_of(request)
         more = {name: cost.get(name, 0.0) - least.get(name, 0.0) for name in {**cost, **least}}
         extra: Floats = self.state.quota.cost_vector(more) * self.claims[key]
@@ -341,4 +340,5 @@ def _naming_closed(reason: Unschedulable, closed: Sequence[str]) -> Unschedulabl
     """``reason`` with the alternatives of requests that exceed a bound."""
     if not closed or not reason.message:
         return reason
-    return reason.with_clause(f"alternatives beyond the quota: {', '.join(closed)}")
+    named = first_of(closed)
+    return reason.with_clause(f"alternatives beyond the quota: {named}")
