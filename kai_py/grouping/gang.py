@@ -45,6 +45,12 @@ class Subgroup:
             return (self,)
         return tuple(leaf for child in self.children for leaf in child.leaves())
 
+    def leaf_names(self) -> tuple[str, ...]:
+        """The names of the leaves in listing order."""
+        if not self.children:
+            return (self.name,)
+        return tuple(name for child in self.children for name in child.leaf_names())
+
     @property
     def is_unconstrained_leaf(self) -> bool:
         """Whether the tree lets its pods be placed anywhere, independently of each other."""

@@ -190,7 +190,7 @@ class Grouper:
         recording = LookupRecorder(context.owners)
         workload = WorkloadOwner(link, context.queue.defaults, has_queue, recording, owner.above)
         template = _with_topology(_gang_template(owner.rule, workload), workload)
-        leaves = frozenset(leaf.name for leaf in template.tree.leaves())
+        leaves = frozenset(template.tree.leaf_names())
         described = describe_rule(owner.rule, link.kind)
         lookups = tuple(recording.lookups.items())
         cached = _CachedTemplate(template, leaves, described, objects, lookups)

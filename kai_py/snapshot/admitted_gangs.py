@@ -44,7 +44,7 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
     if None in records and not gang.problem and gang.queue:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
-        leaves = frozenset(leaf.name for leaf in gang.tree.leaves())
+        leaves = frozenset(gang.tree.leaf_names())
         wanted = dict.fromkeys(
             (each.subgroup, each.queue_beside(gang.queue)) for each in unrecorded
         )

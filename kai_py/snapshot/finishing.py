@@ -21,5 +21,5 @@ def as_finishing(gang: Gang) -> Gang:
     known, needed = sum(exist.values()) + gang.succeeded, gang.tree.min_pods()
     if known < needed or (known > needed and not gang.bound):
         return gang
-    minimums = {leaf.name: exist.get(leaf.name, 0) for leaf in gang.tree.leaves()}
+    minimums = {leaf: exist.get(leaf, 0) for leaf in gang.tree.leaf_names()}
     return replace(gang, tree=with_minimums(gang.tree, minimums))

@@ -245,7 +245,7 @@ def _is_served_by_plugins(empty: _EmptyCluster, shape: Shape) -> bool:
 
 def _domain_problems(empty: _EmptyCluster, gang: Gang, members: Sequence[Member]) -> Iterator[str]:
     for group in _with_required_level(gang.tree):
-        leaves = {leaf.name for leaf in group.leaves()}
+        leaves = set(group.leaf_names())
         inside = by_shape([member for member in members if member.subgroup in leaves])
         counts = [len(each) for each in inside]
         replicas = [empty.replicas(each[0].shape, len(each)) for each in inside]

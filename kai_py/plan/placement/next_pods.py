@@ -192,7 +192,7 @@ def _members_missing(gang: Gang) -> Unschedulable | None:
     exist = len(gang.pending) + len(gang.bound)
     waits = f"existing pods: {exist}" + (f", gated pods: {gated}" if gated else "")
     counted = f"minMember is {gang.tree.min_pods()}; {waits}"
-    leaves = {leaf.name for leaf in gang.tree.leaves()}
+    leaves = set(gang.tree.leaf_names())
     stray = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
     if stray is not None:
         # More pods would not help: its subgroup does not exist, so the pods get a condition.
@@ -215,7 +215,7 @@ def _claims_missing(gang: Gang) -> Unschedulable | None:
 
 def pod_not_ready(gang: Gang, member: Member) -> Unschedulable:
     """What a single pod waits for: its claims, or to be put into a subgroup that exists."""
-    stray = member.subgroup not in {leaf.name for leaf in gang.tree.leaves()}
+    stray = member.subgroup not in gang.tree.leaf_names()
     stage = Stage.INVALID if stray else Stage.CLAIMS_NOT_READY
     return Unschedulable(stage, f"pod {member.pod}: {member.waiting_for}.")
 

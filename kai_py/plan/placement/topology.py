@@ -88,7 +88,7 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
 
 def members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
     """Those of ``members`` that belong to ``group`` or a subgroup below it."""
-    leaves = {leaf.name for leaf in group.leaves()}
+    leaves = set(group.leaf_names())
     return [member for member in members if member.subgroup in leaves]
 
 
@@ -139,7 +139,7 @@ def _fits_empty(
     level = level_of(snapshot, constraint, constraint.fitting_level)
     if level is None:
         return True
-    leaves = {leaf.name for leaf in group.leaves()}
+    leaves = set(group.leaf_names())
     shapes = [m.shape for m in gang.members if m.subgroup in leaves][: max(1, group.min_pods())]
     holds = np.ones(len(level.names), dtype=np.bool_)
     fitting = snapshot.nodes.allocatable
@@ -220,7 +220,7 @@ def _level_index(keys: Sequence[str], level: str) -> int | None:
 
 def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
     """(nodes,) bool: where pods of the group run or were placed; None when none is."""
-    leaves = {leaf.name for leaf in group.leaves()}
+    leaves = set(group.leaf_names())
     nodes = statement.snapshot.nodes
     rows = [
         nodes.positions[member.node]

@@ -80,8 +80,7 @@ def _survivable_units(
         whole = len(leaving) - len(unit.members) + len(rest) == len(gang.bound)
         starting = any(m.pod.uid in statement.placed for m in gang.pending)
         if whole and not starting and can_be_suspended(gang):
-            leaves = tuple(leaf.name for leaf in gang.tree.leaves())
-            survived.append(VictimUnit(gang, tuple(rest), leaves))
+            survived.append(VictimUnit(gang, tuple(rest), gang.tree.leaf_names()))
         return survived
     return list(units)
 
@@ -90,7 +89,7 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     staying = [m for m in gang.bound if m.pod.uid not in statement.evicted]
     if not staying:
         return []
-    leaves = tuple([leaf.name for leaf in gang.tree.leaves()])
+    leaves = gang.tree.leaf_names()
     if len(gang.members) == len(staying) == gang.tree.min_pods():
         return [VictimUnit(gang, tuple(staying), leaves)]
     starting = frozenset(m.subgroup for m in gang.members if m.pod.uid in statement.placed)
@@ -171,7 +170,7 @@ def _elastic_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimU
     for child in below_min + (children[::-1] if is_above_min else []):
         taken = _whole_subgroup(child, pods)
         if taken:
-            return VictimUnit(gang, tuple(taken), tuple(leaf.name for leaf in child.leaves()))
+            return VictimUnit(gang, tuple(taken), child.leaf_names())
     for child in reversed(children):
         unit = _elastic_subgroup(gang, child, pods)
         if unit is not None:
@@ -181,7 +180,7 @@ def _elastic_subgroup(gang: Gang, tree: Subgroup, pods: _RunningPods) -> VictimU
 
 def _whole_subgroup(group: Subgroup, pods: _RunningPods) -> list[Member]:
     """All pods below ``group``; none while part of it is being started."""
-    leaves = [leaf.name for leaf in group.leaves()]
+    leaves = group.leaf_names()
     if not pods.starting.isdisjoint(leaves):
         return []
     return [m for leaf in leaves for m in pods.take(leaf, len(pods.candidates.get(leaf, ())))]
