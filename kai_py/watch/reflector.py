@@ -8,7 +8,8 @@ List once, then watch from the list's resourceVersion:
 3. 410 Gone, an ERROR event or a line that is no event: the resourceVersion is discarded, go to 1.
    The list is applied as a difference, so deletions meanwhile are noticed.
 4. After any end of a stream: at once if it had lived for a while, else after a growing delay, and
-   never before the server's Retry-After.
+   not before the server's Retry-After, of which at most ``MAX_WAIT`` seconds count: nothing
+   is decided on a view that is much older.
 5. A stream that is silent for longer than bookmarks take is not trusted: something on the way may
    hold it back. It is closed, and the collection is listed, which no watch can hold back. Where
    etcd reports no progress to the API server, every quiet kind is silent: that is no fault.
@@ -62,6 +63,8 @@ INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlder
 INITIAL_EVENTS_TIMEOUT = 10.0
 """A server that is silent for so long during the initial events does not support them."""
 INITIAL_ATTEMPTS = 3
+MAX_WAIT = 30.0
+"""Longest wait that an answer can impose; less than the silence after which nothing is decided."""
 STABLE_SECONDS = 5.0
 """A stream that lived this long may reconnect at once."""
 
@@ -135,7 +138,7 @@ class Reflector(Generic[T]):
                 raise
             except ApiError as error:
                 self._on_error(error)
-                retry_after = error.retry_after
+                retry_after = min(error.retry_after, MAX_WAIT)
             delay = self._delay(lived=loop.time() - started)
             await asyncio.sleep(max(delay, retry_after))
 

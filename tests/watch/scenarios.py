@@ -79,6 +79,19 @@ async def too_many_requests(stage):
     stage.assert_equal()
 
 
+async def long_retry_after(stage):
+    """No answer keeps a view from being read for as long as decisions may rest on it."""
+    await synced(stage, "a")
+    stage.server.fail("watch", Fault(code=429, retry_after=300, forever=True))
+    stage.server.cut()
+    await asyncio.sleep(1)
+    stage.server.put("b")
+    stage.server.calm()
+    await asyncio.sleep(30)
+    stage.assert_equal()
+    assert stage.server.count("watch") == 2
+
+
 async def immediate_closes(stage):
     await synced(stage, "a")
     stage.server.fail("watch", Fault(lines=0, clean=True, forever=True))

@@ -27,6 +27,7 @@ EVERYWHERE = pytest.mark.parametrize("staged", [in_memory, over_http])
         scenarios.changes_in_the_gap,
         scenarios.server_errors,
         scenarios.too_many_requests,
+        scenarios.long_retry_after,
         scenarios.immediate_closes,
         scenarios.cut_in_mid_initial_events,
         scenarios.initial_events_never_end,
