@@ -3,11 +3,12 @@
 Between queues the first difference decides; a smaller key goes first:
 
 1. over its fair share or not (kai profile: over in every resource; native: in some resource that
-its gang requests); 2. within what it deserves with its gang, or not (kai: in all resources; native:
-in those that its gang requests); 3. higher priority; 4. would use a resource of which it may have
-none, or not; 5. dominant share with its gang: max over resources of (allocated + gang - released) /
-allocatable; 6. dominant share without the gang; 7. less allocatable, resource by resource (the
-weaker queue); 8. older, then by name.
+its gang requests; without a weight, also where its gang would exceed what it deserves); 2. within
+what it deserves with its gang, or not (kai: in all resources; native: in those that its gang
+requests); 3. higher priority; 4. would use a resource of which it may have none, or not; 5.
+dominant share with its gang: max over resources of (allocated + gang - released) / allocatable; 6.
+dominant share without the gang; 7. less allocatable, resource by resource (the weaker queue); 8.
+older, then by name.
 
 So starved queues come before those that borrow, guarantees before priorities, and among equals the
 one with the smallest part of its share (dominant resource fairness; Ghodsi et al., NSDI 2011). Keys
@@ -76,7 +77,10 @@ def order_keys(
         is_over, is_beyond = over.all(axis=0), beyond.any(axis=0)
     else:
         requested = request > 0
-        is_over, is_beyond = (over & requested).any(axis=0), (beyond & requested).any(axis=0)
+        is_beyond = (beyond & requested).any(axis=0)
+        # Without a weight nothing of the surplus falls to the queue, whatever its priority.
+        over |= beyond & (queues.weight[:, at] == 0)
+        is_over = (over & requested).any(axis=0)
     uses_none = ((allocatable == 0) & (with_gang > 0)).any(axis=0)
     bound = np.where(np.isinf(allocatable), usage.total[:, None], allocatable)
     left = with_gang if released is None else with_gang - released
@@ -213,7 +217,7 @@ class QueueOrder:
             strict=True,
         )
         for allocated, requested, decides, released, bounds in rows:
-            fair, deserved, allocatable, bound = bounds
+            fair, deserved, allocatable, bound, has_weight = bounds
             after = allocated + requested
             gone = 0.0 if self._reclaimer_request is None else released
             if allocated - gone <= fair:
@@ -222,6 +226,7 @@ class QueueOrder:
                 over = True
             if after - gone > deserved and (self._compares_all or decides > 0):
                 beyond = True
+                over = over or not has_weight
             if allocatable == 0 and after > 0:
                 uses_none = True
             left = after - released

@@ -57,12 +57,13 @@ class QueueUsage:
         """By queue and resource, what the order of queues compares amounts with.
 
         The most that counts as within the fair share, and as within what is deserved; allocatable;
-        and the same with the cluster's total in place of inf.
+        the same with the cluster's total in place of inf; and whether the queue has a weight.
         """
         fair, deserved = self.fair, self.queues.deserved
         within = fair + tolerance(fair), deserved + tolerance(deserved)
         finite = np.where(np.isinf(self.allocatable), self.total[:, None], self.allocatable)
-        columns = np.stack((*within, self.allocatable, finite), axis=-1)
+        has_weight = (self.queues.weight > 0).astype(np.float64)
+        columns = np.stack((*within, self.allocatable, finite, has_weight), axis=-1)
         by_queue: list[list[list[float]]] = columns.transpose(1, 0, 2).tolist()
         return by_queue
 

@@ -72,6 +72,20 @@ def two(**fields_of_b):
 
 
 CASES = {
+    "without a weight the surplus is for others, whatever the priority": (
+        two(weight=0.0, priority=200),
+        {"a": (0, 4), "b": (0, 4)},
+        {"a": (9, 6), "b": (9, 4)},
+        {"a": (0, 1), "b": (0, 1)},
+        "a",
+    ),
+    "without a weight a queue has what it deserves by priority": (
+        two(weight=0.0, priority=200),
+        {"a": (0, 3), "b": (0, 3)},
+        {"a": (9, 6), "b": (9, 4)},
+        {"a": (0, 1), "b": (0, 1)},
+        "b",
+    ),
     "nobody waits": (two(), {}, {"a": (9, 9)}, {}, None),
     "older wins a tie": (two(), {}, {}, {"a": (0, 1), "b": (0, 1)}, "a"),
     "less of its due": (
