@@ -14,6 +14,7 @@ runs, or if the gang never preempts. This is for explanation only and decides no
 O(nodes) per shape and O(queues) per class of gang (queue, priority, cost), once per cycle.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -256,15 +257,13 @@ def _sibling_share(state: CycleState, reclaimer: Reclaimer, sibling: int) -> Pro
     noun, per_unit = display_unit(state.quota.resources[row])
     value, bound = usage.allocated[row, sibling] / per_unit, bounds[row, sibling] / per_unit
     share = "its deserved quota" if below_deserved else "its fair share"
+    share += ", which is unlimited" if math.isinf(bound) else f" of {bound:g}"
     name = usage.queues.names[sibling]
     allocated = f"queue {name} has {value:g} {noun} allocated"
     if exceeds(usage.allocated[row, sibling], bounds[row, sibling]):
-        message = (
-            f"{allocated}, and reclaiming what is above {share} of {bound:g} does not free "
-            "enough capacity"
-        )
+        message = f"{allocated}, and reclaiming what is above {share} does not free enough capacity"
         return Protection(
             ProtectionRule.TOO_LITTLE_ABOVE_SHARE, name, message, float(value), float(bound)
         )
-    message = f"{allocated}, within {share} of {bound:g}"
+    message = f"{allocated}, within {share}"
     return Protection(ProtectionRule.WITHIN_SHARE, name, message, float(value), float(bound))

@@ -50,6 +50,18 @@ def test_who_holds_no_more_than_its_due_keeps_it():
     assert (kept.rule, kept.queue, kept.value, kept.bound) == (RULES.WITHIN_SHARE, "other", 4, 4)
 
 
+def test_an_unlimited_guarantee_is_told_in_words():
+    found = waiting(
+        node("a"),
+        queue("own"),
+        queue("other"),
+        running("theirs", 0, "other", requests={"cpu": "60"}),
+        pod("new", 0, queue="own", requests={"cpu": "8"}),
+    )
+    told = "queue other has 60 CPU cores allocated, within its deserved quota, which is unlimited"
+    assert [each.message for each in found.protections] == [told]
+
+
 def test_a_min_runtime_is_told_with_its_end():
     theirs = running("theirs", 8, "other")
     bound = Condition(type="PodScheduled", status="True", last_transition_time=at(900))
