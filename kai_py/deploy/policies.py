@@ -9,6 +9,7 @@ jobs             only the scheduler marks a Job as suspended by it
 reservations     only the scheduler and KAI create pods that keep a GPU open for sharing
 claims           only Kubernetes and the scheduler release a claim that pods use: without its
                  finalizer it could be deleted, and its devices would count as free
+bindings         only the scheduler writes its record with a binding, and it writes nothing else
 account          the scheduler's account writes its own labels, annotations, gate and conditions,
                  and nothing else of pods, Jobs, volumes and claims
 """
@@ -99,6 +100,14 @@ METADATA = {
 }
 """Variables of metadata before and after; there is nothing before a creation."""
 
+TOPOLOGY = "topology."
+"""Prefix of labels that the API server itself copies from a node to a binding (KEP-4742)."""
+
+HAS_METADATA = " || ".join(
+    f"size(object.metadata.?{each}.orValue({{}})) > 0" for each in ("annotations", "labels")
+)
+"""Whether an object has any; bindings mostly have none."""
+
 RESOURCE = "request.resource.resource"
 PLACED = "object.spec.?nodeName.orValue('') != ''"
 IS_GROUP = f"(k == '{GPU_GROUP}' || k.startsWith('{GPU_GROUP_PREFIX}'))"
@@ -119,6 +128,13 @@ def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> 
     return [
         *_policy(f"{name}-pods", pods, others, METADATA, _pod_validations(schedulers)),
         *_policy(f"{name}-jobs", jobs, others, METADATA, _job_validations()),
+        *_policy(
+            f"{name}-bindings",
+            [_rule("", ("pods/binding", "bindings"), "CREATE")],
+            HAS_METADATA,
+            METADATA,
+            _binding_validations(itself, f"{others} && {UNPRIVILEGED}"),
+        ),
         *_policy(f"{name}-reservations", pods, others, METADATA, [_no_posing()]),
         *_policy(
             f"{name}-claims",
@@ -186,6 +202,21 @@ def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
         (
             f"oldObject != null || !({preset})",
             "spec.nodeName is chosen by the scheduler that spec.schedulerName names: leave it out",
+        ),
+    ]
+
+
+def _binding_validations(itself: str, others: str) -> list[Validation]:
+    """A binding writes its labels and annotations on its pod."""
+    return [
+        (
+            f"!({others}) || !('{ADMITTED_KEY}' in variables.annotations)",
+            f"annotation {ADMITTED_KEY} is written by the scheduler when it binds the pod",
+        ),
+        (
+            f"!({itself}) || (variables.labels.all(k, k.startsWith('{TOPOLOGY}')) && "
+            f"variables.annotations.all(k, k == '{ADMITTED_KEY}'))",
+            f"the scheduler's account may write nothing with a binding but {ADMITTED_KEY}",
         ),
     ]
 

@@ -74,6 +74,26 @@ async def account(real: Cluster) -> AsyncIterator[Api]:
         yield api
 
 
+@asynccontextmanager
+async def binder(real: Cluster, user: str) -> AsyncIterator[Api]:
+    """Another scheduler: a user who may bind pods and nothing else."""
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]}
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": user}}
+    await real.api.create({**role, "rules": [rule]})
+    await real.api.create(
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        }
+    )
+    async with impersonating(real, user, "system:authenticated") as api:
+        yield api
+
+
 async def refused(act: Awaitable[object], because: str) -> None:
     """``act`` is forbidden by a policy that says why."""
     with pytest.raises(ApiError) as told:
@@ -212,6 +232,39 @@ async def test_a_stolen_token_removes_only_its_gate(
     await account.patch(path, removal(ADMISSION_GATE), content_type=strategic)
 
 
+async def test_only_the_scheduler_writes_its_record_with_a_binding(
+    real: Cluster, account: Api, tenant: Api
+) -> None:
+    """A binding writes its labels and annotations on the pod, whoever holds the right to bind."""
+    zone = {"topology.kubernetes.io/zone": "z1"}
+    meta = {"name": "node-0", "labels": zone}
+    await real.api.create({"apiVersion": "v1", "kind": "Node", "metadata": meta})
+    await in_force(tenant)
+    pods = "/api/v1/namespaces/default/pods"
+    await tenant.post(pods, pod("p", pod_spec()))
+
+    def binding(**metadata: Any) -> Document:
+        meta = {"name": "p", "namespace": "default", **metadata}
+        target = {"kind": "Node", "name": "node-0"}
+        return {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+
+    record = {ADMITTED_KEY: '{"queue":"team-a"}'}
+    async with binder(real, "binder") as other:
+        for path in (f"{pods}/p/binding", "/api/v1/namespaces/default/bindings"):
+            forged = binding(annotations=record)
+            await refused(other.post(path, forged), ADMITTED_KEY)
+        await tenant.post(pods, pod("q", pod_spec()))
+        theirs = binding(name="q", annotations={"x": "y"})
+        await other.post(f"{pods}/q/binding", theirs)
+    for more in ({"annotations": {**record, "x": "y"}}, {"labels": {"x": "y"}}):
+        await refused(account.post(f"{pods}/p/binding", binding(**more)), "nothing with a binding")
+    await account.post(f"{pods}/p/binding", binding(annotations=record))
+    bound = await real.api.get(f"{pods}/p")
+    assert bound["metadata"]["annotations"].items() >= record.items()
+    # The API server has copied them from the node to the binding.
+    assert bound["metadata"]["labels"] == zone
+
+
 async def test_a_stolen_token_deletes_no_claim_of_others(
     real: Cluster, account: Api, tenant: Api
 ) -> None:
@@ -257,7 +310,7 @@ async def test_policies_are_valid(real: Cluster) -> None:
         policies = await real.api.items(root)
         ours = [each for each in policies if each["metadata"]["name"].startswith(NAME)]
         checks = [each.get("status", {}).get("typeChecking") for each in ours]
-        assert len(ours) == 5
+        assert len(ours) == 6
         assert not [check for check in checks if check and check.get("expressionWarnings")]
         return all(check is not None for check in checks)
 
