@@ -6,6 +6,7 @@ objects. Nothing that an object says is changed.
 
 - Namespaces, uids, creation times, phases, and the priorities of PriorityClasses; a node without
   conditions is ready.
+- Host ports of pods on the host's network, and requests where a pod has only limits.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
   controllers of the embedded cluster make them.
 - Claims of pods and PodGroups that name a ResourceClaimTemplate, and of ephemeral volumes; volume
@@ -20,7 +21,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kai_py.api.times import format_time
+from kai_py.embedded.documents import clone
 from kai_py.embedded.kinds.cluster import default_storage_class
+from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests, priorities_of
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
@@ -196,7 +199,7 @@ def _complete_node(node: Document) -> None:
 
 
 def _complete_pod(pod: Document, priorities: Mapping[str, int]) -> None:
-    spec = pod["spec"]
+    pod["spec"] = spec = _with_pod_defaults(pod["spec"])
     if spec.get("priority") is None:
         priority = priorities.get(str(spec.get("priorityClassName") or ""))
         if priority is not None:
@@ -206,6 +209,16 @@ def _complete_pod(pod: Document, priorities: Mapping[str, int]) -> None:
         return
     phase = "Running" if spec.get("nodeName") else "Pending"
     pod["status"] = {**(status if isinstance(status, dict) else {}), "phase": phase}
+
+
+def _with_pod_defaults(spec: Document) -> Document:
+    """The spec with the defaults of pods; what cannot be read is left to the decoder to refuse."""
+    complete: Document = clone(spec)
+    try:
+        default_from_other_fields(complete)
+    except (AttributeError, TypeError):
+        return spec
+    return complete
 
 
 def _add_claims(

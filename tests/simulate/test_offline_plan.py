@@ -396,3 +396,28 @@ def test_pods_placed_in_one_cycle_have_their_numa_zones_in_the_next():
         each["spec"]["containers"][0]["resources"] = {"requests": wanted, "limits": wanted}
     found = plan(node("n0", gpus=8), QUEUE, report, *pods, until_rest=True)
     assert sorted(placed_on(found)) == ["default/a", "default/b"]
+
+
+def test_ports_of_the_hosts_network_are_host_ports():
+    ports = [{"containerPort": 8080}]
+    pods = [pod(name, hostNetwork=True) for name in ("a", "b")]
+    for each in pods:
+        each["spec"]["containers"][0]["ports"] = ports
+    found = plan(node("n0"), node("n1"), QUEUE, *pods)
+    assert sorted(placed_on(found).values()) == ["n0", "n1"]
+    third = pod("c", hostNetwork=True)
+    third["spec"]["containers"][0]["ports"] = ports
+    found = plan(node("n0"), node("n1"), QUEUE, *pods, third)
+    assert len(placed_on(found)) == 2
+    assert "port" in found["pending"][0]["message"]
+
+
+def test_limits_of_a_whole_pod_are_requests():
+    """As an API server completes them: what containers request counts before the limit."""
+    whole = {"limits": {"cpu": "40", "memory": "1Gi"}}
+    found = plan(node("n0"), QUEUE, pod("a", resources=whole), pod("b", resources=whole))
+    assert len(placed_on(found)) == 1
+    small = [pod(name, resources=whole) for name in ("a", "b")]
+    for each in small:
+        each["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "1", "memory": "1Mi"}
+    assert len(placed_on(plan(node("n0"), QUEUE, *small))) == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kai_py.embedded.documents import clone, name_of
+from kai_py.embedded.documents import name_of
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
@@ -20,6 +20,7 @@ from kai_py.embedded.errors import (
     unsupported,
 )
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_amount_errors
+from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
@@ -150,14 +151,7 @@ def _default(pod: Json) -> None:
     spec = pod["spec"]
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    # These follow from other fields in pods only: templates stay as they were written.
-    for container in (each for field in CONTAINER_LISTS for each in spec.get(field) or ()):
-        for port in container.get("ports") or ():
-            if spec.get("hostNetwork") and port.get("containerPort"):
-                port.setdefault("hostPort", port["containerPort"])
-        resources = container["resources"]
-        if resources.get("limits"):
-            resources["requests"] = clone(resources["limits"]) | (resources.get("requests") or {})
+    default_from_other_fields(spec)
 
 
 def _admit(pod: Json, store: Store) -> None:
