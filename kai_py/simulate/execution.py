@@ -94,11 +94,21 @@ def _start(
             pod = placement.pod
             for claim, volume in placement.volumes:
                 _bind_volume(volume, claim, api)
-            target = {"target": {"kind": "Node", "name": placement.node}}
-            bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, **target})
+            _bind(placement, api, builder)
     except RequestError as error:
         log.info("%s: %s", gang.gang, error.message)
         _back_off(gang.gang, api, builder, wake)
+
+
+def _bind(placement: Placement, api: ApiServer, builder: SnapshotBuilder) -> None:
+    pod, target = placement.pod, {"kind": "Node", "name": placement.node}
+    # No exporter reports what is left of the node's NUMA zones: what is assumed counts there.
+    builder.assume(pod, placement.node)
+    try:
+        bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, "target": target})
+    except RequestError:
+        builder.forget(pod.uid)
+        raise
 
 
 def _reserve(placement: Placement, api: ApiServer) -> None:

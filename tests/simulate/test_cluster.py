@@ -1,4 +1,6 @@
 from kai_py.config import Configuration
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.resources import PODS
 from kai_py.simulate.cluster import SimulatedCluster
 from tests.simulate.clusters import job, priority_class, queue, running, simulated
 
@@ -88,3 +90,50 @@ def test_pods_of_owners_that_were_not_read_are_no_orphans():
     cluster.load([pod])
     cluster.settle(60)
     assert cluster.embedded.api.find(cluster.embedded.registry.named("pods"), "worker", "default")
+
+
+def test_pods_that_the_simulation_placed_have_their_numa_zones():
+    """No exporter reports again: zones are free once their pods have ended, and not before."""
+    cluster = simulated(queue("team", 8), nodes=0)
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    ready = [{"type": "Ready", "status": "True"}]
+    zones = [
+        {
+            "name": f"node-{index}",
+            "type": "Node",
+            "resources": [
+                {"name": name, "capacity": most, "allocatable": most, "available": most}
+                for name, most in (("cpu", "32"), ("nvidia.com/gpu", "4"))
+            ],
+        }
+        for index in range(2)
+    ]
+    report = {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "n0"},
+        "topologyPolicies": ["SingleNUMANodeContainerLevel"],
+        "zones": zones,
+    }
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n0"},
+        "status": {"allocatable": amounts, "capacity": amounts, "conditions": ready},
+    }
+    pods = []
+    for name, gpus in (("a", 3), ("b", 3), ("c", 2)):
+        wanted = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+        resources = {"requests": wanted, "limits": wanted}
+        container = {"name": "main", "image": "i", "resources": resources}
+        labels = {"scheduling.kai.io/queue-name": "team"}
+        spec = {"schedulerName": "kai-scheduler", "containers": [container]}
+        meta = {"name": name, "namespace": "default", "labels": labels}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    cluster.load([node, report, *pods])
+    assert sorted(each.gang for each in cluster.settle(60).placements) == [
+        "default/Pod/a",
+        "default/Pod/b",
+    ]
+    delete(cluster.embedded.api, PODS, "a", "default", DeleteOptions(grace_seconds=0))
+    assert [each.gang for each in cluster.settle(60).placements] == ["default/Pod/c"]
