@@ -33,6 +33,8 @@ MAX_RECORD = 16_384
 MAX_LIMIT = (1 << 31) - 1
 """Of failed pods: as good as none."""
 
+RESIZABLE = ("cpu", "memory")
+
 PROTECTION = {
     Preemptibility.PREEMPTIBLE: 0,
     Preemptibility.SEMI_PREEMPTIBLE: 1,
@@ -45,6 +47,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The terms on which a pod was admitted.
 
     ``named_queue``: the queue that its own objects named, if its gang was in another: ``queue``.
+    ``requests``: CPU and memory of a pod that is protected from preemption, in row units.
     ``minimums``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
     are indexes on the node by group. ``fragile``: whether its workload had limits of failed pods
@@ -62,6 +65,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     fragile: bool | None = None
     limits: dict[str, int] | None = None
     named_queue: str = ""
+    requests: dict[str, float] = {}
 
     def text(self) -> str:
         """The annotation."""
@@ -139,6 +143,18 @@ def lowest_minimums(records: Iterable[tuple[str, Terms]]) -> dict[str, int]:
         if leaf not in record.minimums:
             lowest[leaf] = 0
     return lowest
+
+
+def resizable_requests(charge: Mapping[str, float]) -> dict[str, float]:
+    """What of ``charge``, by resource in row units, a resize in place can change."""
+    return {name: charge[name] for name in RESIZABLE if name in charge}
+
+
+def has_grown(charge: Mapping[str, float], record: Terms) -> bool:
+    """Whether a pod is charged with more CPU or memory than it was admitted with."""
+    return any(
+        charge.get(name, 0.0) > amount * (1 + 1e-9) for name, amount in record.requests.items()
+    )
 
 
 def limits_of(limits: Iterable[FailureLimit]) -> dict[str, int]:

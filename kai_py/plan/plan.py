@@ -199,6 +199,8 @@ class Placement(Struct, frozen=True):
     limits: Mapping[str, int] = {}
     named_queue: str = ""
     """As in ``Terms``."""
+    requests: Mapping[str, float] = {}
+    """As in ``Terms``."""
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""
@@ -253,6 +255,7 @@ class GangPlacement(Struct, frozen=True):
             share=placement.gpu_share if placement.gpus else None,
             gpus={gpu.group: gpu.index for gpu in placement.gpus},
             named_queue=placement.named_queue,
+            requests=dict(placement.requests),
         )
 
 

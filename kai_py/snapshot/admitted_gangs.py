@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kai_py.grouping.admitted import (
     Terms,
     as_admitted_limits,
+    has_grown,
     highest_limits,
     least_protected,
     limits_of,
@@ -41,6 +42,7 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
         gang = _limited(gang, [(leaf, record) for (leaf, _), record in known.items()])
         if any(record.limits is not None for record in known.values()):
             gang = _with_limits(gang, records)
+        gang = _with_growth(gang, records)
     if None in records and not gang.problem and gang.queue:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
@@ -103,6 +105,15 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
         tree=tree,
         admitted_as_evictable=evictable,
     )
+
+
+def _with_growth(gang: Gang, records: Sequence[Terms | None]) -> Gang:
+    """``gang`` with whether its pods have outgrown what they were admitted with."""
+    grown = any(
+        record is not None and record.requests and has_grown(member.charge, record)
+        for member, record in zip(gang.bound, records, strict=True)
+    )
+    return replace(gang, outgrown=True) if grown else gang
 
 
 def _with_limits(gang: Gang, records: Sequence[Terms | None]) -> Gang:

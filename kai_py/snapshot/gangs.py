@@ -217,6 +217,8 @@ class Gang(Struct, frozen=True, dict=True):
     """By when minMember pods must be ready after its start; None: as its queue says."""
     refusals: tuple[NodeRefusal, ...] = ()
     """Nodes whose kubelets refused pods of it, and which are left out for a while."""
+    outgrown: bool = False
+    """A pod of it that is protected from preemption was resized above what it was admitted with."""
     admitted_as_evictable: bool = False
     """When pods of it were admitted, its workload had no limits of failed pods, or could be
     suspended: so limits that it has by now protect it from no eviction."""

@@ -23,6 +23,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions
+from kai_py.plan.session.outgrown import as_victim
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import FailedStart
 from kai_py.plan.session.turns import Turns
@@ -156,13 +157,16 @@ class CycleState:
 
     @cached_property
     def evictable(self) -> Mapping[int, Sequence[Gang]]:
-        """Preemptible gangs that ran when the cycle began, by queue."""
+        """Preemptible gangs that ran when the cycle began, by queue (see ``as_victim``)."""
         found: dict[int, list[Gang]] = {}
         positions = self.quota.queues.positions
         for gang in self.snapshot.gangs.values():
-            queue = positions.get(gang.queue) if gang.preemptible and gang.bound else None
-            if queue is not None:
-                found.setdefault(queue, []).append(gang)
+            queue = positions.get(gang.queue) if gang.bound else None
+            if queue is None:
+                continue
+            victim = as_victim(gang, self.quota, queue)
+            if victim.preemptible:
+                found.setdefault(queue, []).append(victim)
         return found
 
     def lowest_evictable_priority(self, queue: int) -> int | None:

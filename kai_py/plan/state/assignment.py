@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef
-from kai_py.grouping.admitted import limits_of
+from kai_py.grouping.admitted import limits_of, resizable_requests
 from kai_py.plan.plan import (
     Action,
     ClaimAllocation,
@@ -80,6 +80,7 @@ def gang_placement(
     shared = pods[0].member.failure_limits
     limits = limits_of(shared)
     chosen_volumes = volumes.by_pod
+    protected = gang.semi_preemptible or not gang.preemptible
     placements = [
         Placement(
             p.member.pod,
@@ -100,6 +101,7 @@ def gang_placement(
             if p.member.failure_limits is shared
             else limits_of(p.member.failure_limits),
             named_queue=p.member.queue_beside(gang.queue),
+            requests=resizable_requests(p.member.charge) if protected else {},
         )
         for p in pods
     ]
