@@ -162,6 +162,21 @@ def limits_of(limits: Iterable[FailureLimit]) -> dict[str, int]:
     return {each.key: each.most for each in limits}
 
 
+def admitted_minimum(records: Iterable[Terms]) -> int:
+    """How many pods a gang needs by the records of its pods alone, at the least.
+
+    The last minimum of a record is that of its leaf, the others are those of nodes above it.
+    """
+    leaves: dict[str, int] = {}
+    subgroups: list[int] = []
+    for record in records:
+        *above, leaf = record.minimums.items() or (("", 0),)
+        leaves[leaf[0]] = min(leaf[1], leaves.get(leaf[0], leaf[1]))
+        subgroups += [needed for _, needed in above]
+    smallest = sorted(leaves.values())
+    return max(sum(smallest[: min(subgroups, default=len(smallest))]), 1)
+
+
 def highest_limits(
     records: Iterable[tuple[Iterable[FailureLimit], Terms | None]],
 ) -> dict[str, int]:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from kai_py.grouping.admitted import (
     Terms,
+    admitted_minimum,
     as_admitted_limits,
     has_grown,
     highest_limits,
@@ -18,10 +19,14 @@ from kai_py.grouping.admitted import (
     shortest_runtime,
     with_minimums,
 )
+from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
 from kai_py.snapshot.tables.admissions import Admissions
+
+UNKNOWN_TREE = Subgroup(min_members=1)
+"""That of a gang with a problem, if the object that describes it cannot be found or read."""
 
 
 def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
@@ -91,7 +96,7 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
     runtime = shortest_runtime(
         [gang.expected_runtime, *[record.expected_runtime for record in records]]
     )
-    tree = with_minimums(gang.tree, lowest_minimums(terms))
+    tree = _admitted_tree(gang, terms)
     evictable = any(record.fragile is False for record in records) and is_fragile(gang)
     same = (gang.priority, now, gang.expected_runtime) == (priority, preemptibility, runtime)
     if same and tree is gang.tree and not evictable:
@@ -105,6 +110,18 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
         tree=tree,
         admitted_as_evictable=evictable,
     )
+
+
+def _admitted_tree(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Subgroup:
+    """The tree with no minimum above those that were admitted.
+
+    Where the object that has the tree cannot be found or read, the gang needs as many pods as it
+    was admitted with: its pods belong together still.
+    """
+    if gang.problem and gang.tree == UNKNOWN_TREE:
+        needed = admitted_minimum(record for _, record in terms)
+        return Subgroup(min_members=min(needed, len(gang.bound)))
+    return with_minimums(gang.tree, lowest_minimums(terms))
 
 
 def _with_growth(gang: Gang, records: Sequence[Terms | None]) -> Gang:
