@@ -4,8 +4,8 @@ A slice whose quantities can't be parsed carries a ``problem`` in place of devic
 invalid, and nothing else is affected.
 
 Node selectors, of slices, devices and allocations, have the semantics of k8s.io/component-helpers
-nodeaffinity: terms are OR-ed, requirements AND-ed, an empty term matches nothing, ``Gt`` and ``Lt``
-compare integers.
+nodeaffinity: terms are OR-ed, requirements AND-ed, an empty term and one that can't be parsed match
+nothing, ``Gt`` and ``Lt`` compare integers.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequ
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import Device, DeviceAttribute, DeviceTaint, ResourceSlice
+from kai_py.api.selector_terms import can_be_parsed
 from kai_py.dra.capacity import ParsedCapacity, parse_capacity
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.selectors.device import AttributeValue, BadAttribute, CELDevice, attribute_value
@@ -34,13 +35,13 @@ def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels
-    return all(
+    matches = all(
         _requirement_matches(requirement, labels.get(requirement.key))
         for requirement in term.match_expressions
     ) and all(
-        requirement.key == "metadata.name" and _requirement_matches(requirement, node.metadata.name)
-        for requirement in term.match_fields
+        _requirement_matches(requirement, node.metadata.name) for requirement in term.match_fields
     )
+    return matches and can_be_parsed(term)
 
 
 def _requirement_matches(requirement: SelectorRequirement, value: str | None) -> bool:

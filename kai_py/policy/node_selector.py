@@ -1,8 +1,8 @@
 """Node selectors over label columns: one boolean array per selector, for all nodes at once.
 
 Semantics are those of k8s.io/component-helpers nodeaffinity: terms are OR-ed, the requirements of a
-term AND-ed, an empty term matches nothing, ``Gt`` and ``Lt`` compare integers, ``NotIn`` and
-``DoesNotExist`` hold where the label is absent.
+term AND-ed, an empty term and one that can't be parsed match nothing, ``Gt`` and ``Lt`` compare
+integers, ``NotIn`` and ``DoesNotExist`` hold where the label is absent.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ import numpy as np
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
+from kai_py.api.selector_terms import can_be_parsed
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.tables.topology import LabelColumn
@@ -26,14 +27,13 @@ def matches_selector(selector: NodeSelector, nodes: NodeColumns) -> Bools:
 
 def matches_term(term: NodeSelectorTerm, nodes: NodeColumns) -> Bools:
     """(nodes,) bool: every requirement of the term holds."""
-    if not term.match_expressions and not term.match_fields:
+    is_empty = not term.match_expressions and not term.match_fields
+    if is_empty or not can_be_parsed(term):
         return np.zeros(len(nodes), dtype=np.bool_)
     matched = np.ones(len(nodes), dtype=np.bool_)
     for requirement in term.match_expressions:
         matched &= _matches(requirement, nodes.label(requirement.key))
     for requirement in term.match_fields:
-        if requirement.key != "metadata.name":
-            return np.zeros(len(nodes), dtype=np.bool_)
         matched &= _matches(requirement, nodes.name_column())
     return matched
 

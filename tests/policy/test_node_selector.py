@@ -1,10 +1,12 @@
 """Node selectors over columns must agree with reading one node after the other."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
+from kai_py.dra.rows import node_selector_matches
 from kai_py.policy.node_selector import matches_labels, matches_selector
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
@@ -103,3 +105,47 @@ def test_numbers_are_compared_with_one_bound():
     assert found("Lt", "12") == [True, False, False, False]
     assert not any(found("Gt", "1", "2"))
     assert not any(found("Lt"))
+
+
+def of_labels(key, operator, *values):
+    each = SelectorRequirement(key=key, operator=operator, values=values)
+    return NodeSelectorTerm(match_expressions=(each,))
+
+
+def of_fields(operator, *values):
+    each = SelectorRequirement(key="metadata.name", operator=operator, values=values)
+    return NodeSelectorTerm(match_fields=(each,))
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        of_labels("zone", "NotIn", "no label: ___@#$%^"),
+        of_labels("zone", "NotIn", "a" * 64),
+        of_labels("zone", "NotIn"),
+        of_labels("zone", "Exists", "a"),
+        of_labels("gen", "DoesNotExist", "a"),
+        of_labels("not a key", "DoesNotExist"),
+        of_labels("Example.com/gen", "DoesNotExist"),
+        of_labels("example.com/", "DoesNotExist"),
+        of_labels("zone", "Like", "a"),
+        of_fields("In", "n0", "n1"),
+        of_fields("NotIn"),
+        of_fields("Exists"),
+    ],
+)
+def test_a_term_that_kube_scheduler_cannot_parse_matches_no_node(term):
+    valid = of_labels("zone", "In", "a")
+    alone = NodeSelector(node_selector_terms=(term,))
+    with_valid = NodeSelector(node_selector_terms=(term, valid))
+    nodes = [node(name, labels={"zone": "a"}) for name in ("n0", "n1")]
+    assert not matches_selector(alone, node_columns(nodes, ResourceIndex(), 1)).any()
+    assert matches_selector(with_valid, node_columns(nodes, ResourceIndex(), 1)).all()
+    assert not any(node_selector_matches(alone, each) for each in nodes)
+    assert all(node_selector_matches(with_valid, each) for each in nodes)
+
+
+def test_keys_with_a_prefix_and_empty_values_are_parsed():
+    nodes = node_columns([node("n0", labels={"example.com/zone": ""})], ResourceIndex(), 1)
+    for term in (of_labels("example.com/zone", "In", ""), of_fields("NotIn", "n1")):
+        assert matches_selector(NodeSelector(node_selector_terms=(term,)), nodes).all()

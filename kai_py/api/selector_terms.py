@@ -1,0 +1,58 @@
+"""Terms of node selectors that kube-scheduler cannot parse: they match no node.
+
+Older API servers admit label values in a node affinity that no label can have, and files may hold
+anything. Source: NewRequirement of apimachinery's labels, nodeaffinity of component-helpers.
+"""
+
+import re
+
+from kai_py.api.numbers import parse_int64
+from kai_py.api.records.core import NodeSelectorTerm, SelectorRequirement
+
+NAME_FIELD = "metadata.name"
+MAX_LABEL = 63
+"""Longest value of a label, and longest name in its key."""
+MAX_PREFIX = 253
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+
+
+def can_be_parsed(term: NodeSelectorTerm) -> bool:
+    """Whether kube-scheduler can parse every requirement of ``term``."""
+    return all(map(_is_of_labels, term.match_expressions)) and all(
+        map(_is_of_fields, term.match_fields)
+    )
+
+
+def _is_of_labels(requirement: SelectorRequirement) -> bool:
+    values = requirement.values
+    match requirement.operator:
+        case "In" | "NotIn":
+            fits = bool(values)
+        case "Exists" | "DoesNotExist":
+            fits = not values
+        case "Gt" | "Lt":
+            fits = len(values) == 1 and parse_int64(values[0]) is not None
+        case _:
+            fits = False
+    return fits and _is_label_key(requirement.key) and all(map(_is_label_value, values))
+
+
+def _is_of_fields(requirement: SelectorRequirement) -> bool:
+    has_name = requirement.key == NAME_FIELD and len(requirement.values) == 1
+    return has_name and requirement.operator in ("In", "NotIn")
+
+
+def _is_label_key(text: str) -> bool:
+    prefix, slash, name = text.rpartition("/")
+    has_prefix = len(prefix) <= MAX_PREFIX and _PREFIX.fullmatch(prefix) is not None
+    return _is_name(name) and (has_prefix or not slash)
+
+
+def _is_label_value(text: str) -> bool:
+    return not text or _is_name(text)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_LABEL and _NAME.fullmatch(text) is not None
