@@ -48,7 +48,10 @@ class CountedDemand(StrEnum):
     """Which pending requests count as demand of their queue."""
 
     FEASIBLE = "feasible"
-    """Only requests that the nodes could serve if they were empty."""
+    """Only requests that the nodes could serve if they were empty.
+
+    Nor do pods that no node can ever hold keep their gang from starting with others.
+    """
 
     ALL = "all"
     """All requests, including those that no node can ever serve."""

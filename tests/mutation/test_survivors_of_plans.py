@@ -114,7 +114,8 @@ def test_a_request_says_whether_the_gang_has_further_pods(floor, more):
     members = tuple(replace(each, subgroup="leaf") for each in one.members)
     split = replace(split, tree=replace(split.tree, min_members=1), members=members)
     for each in (one, split):
-        request = next_request(each, session(world({"a": 8}, each)).statement)
+        state = session(world({"a": 8}, each))
+        request = next_request(each, state.statement, state.can_never_run)
         assert (len(request.members), request.has_more) == (floor, more)
 
 

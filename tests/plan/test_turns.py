@@ -140,10 +140,10 @@ def test_a_running_gang_that_cannot_be_divided_is_no_victim(monkeypatch):
 def test_an_error_in_the_explanation_of_a_gang_is_its_reason(monkeypatch):
     explained = unplaced.elastic_pods
 
-    def failing(each, statement):
+    def failing(each, *rest):
         if each.owner.name == "bad":
             raise Broken("no such number")
-        return explained(each, statement)
+        return explained(each, *rest)
 
     monkeypatch.setattr(unplaced, "elastic_pods", failing)
     before = world({"n": 3}, mixed("good"), mixed("bad", created=5), mixed("last", created=9))

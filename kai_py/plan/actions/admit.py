@@ -57,7 +57,7 @@ def _already_admitted(state: CycleState, gang: Gang) -> list[Member]:
 
 def _admissible_pods(state: CycleState, gang: Gang) -> Sequence[Member]:
     ungated = replace(gang, members=tuple(map(_without_gate, gang.members)))
-    request = next_request(ungated, state.statement)
+    request = next_request(ungated, state.statement, state.can_never_run)
     blocked = precondition(ungated, state.quota, state.snapshot.namespaces)
     if blocked is not None or request is None:
         return ()

@@ -87,7 +87,7 @@ def _has_victims(
     state: CycleState, gang: Gang, pool: VictimPool, actions: Collection[Action]
 ) -> bool:
     """Whether any pod that runs may be evicted for the gang."""
-    request = next_request(gang, state.statement)
+    request = next_request(gang, state.statement, state.can_never_run)
     if request is None or state.precondition(gang) is not None:
         return False
     kinds = [kind for kind in (Preemption, Reclaim) if kind.action in actions]
@@ -133,7 +133,7 @@ def _place(state: CycleState, gang: Gang) -> bool:
 
 def _place_next(state: CycleState, gang: Gang, *, is_nominated: bool) -> bool:
     """Place the gang's next request, if it is nominated where the gang is; whether it was."""
-    request = next_request(gang, state.statement)
+    request = next_request(gang, state.statement, state.can_never_run)
     if request is None or state.precondition(gang) is not None:
         return False
     nominations = state.snapshot.nominations

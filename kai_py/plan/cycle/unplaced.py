@@ -35,7 +35,7 @@ def list_unplaced(
             continue
         try:
             reason = state.unschedulable.get(gang.key) or _default_reason(state, gang)
-            elastic = elastic_pods(gang, state.statement)
+            elastic = elastic_pods(gang, state.statement, state.can_never_run)
         except Exception as error:
             # What fails for one gang must not take the plan of all others with it.
             state.turns.fail(gang, error)

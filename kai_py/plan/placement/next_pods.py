@@ -5,7 +5,7 @@ capacity for the pods that its framework creates once these run (placeholders). 
 requests its elastic pods, one by one or one optional subgroup at a time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct, structs
 
@@ -17,8 +17,12 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState
+from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queue_access import NamespaceLabels, closed_queue
 from kai_py.snapshot.tables.queue_tree import QueueTable
+
+CanNeverRun = Callable[[Shape], bool]
+"""Whether no node can ever hold a pod of a shape."""
 
 
 class PlacementRequest(Struct, frozen=True):
@@ -71,7 +75,9 @@ def queue_refuses(
     return None
 
 
-def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
+def next_request(
+    gang: Gang, statement: Statement, can_never_run: CanNeverRun
+) -> PlacementRequest | None:
     """The pods to place next, after what this cycle has decided so far; None if none is left."""
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
@@ -84,10 +90,10 @@ def next_request(gang: Gang, statement: Statement) -> PlacementRequest | None:
         and len(left) == len(gang.members) == gang.tree.min_members
     ):
         return PlacementRequest(_charged(gang, left, statement), is_elastic=False)
-    have, by_leaf = active_counts(gang, statement), members_by_leaf(left)
+    have = active_counts(gang, statement)
     has_minimum = is_satisfied(gang.tree, have)
     choose = _next_elastic_pods if has_minimum else _min_member_pods
-    uids = choose(gang.tree, have, by_leaf)
+    uids = _chosen(choose, gang, left, have, can_never_run)
     if not uids:
         return None
     chosen = _charged(gang, [m for m in left if m.pod.uid in uids], statement)
@@ -135,7 +141,9 @@ def _with_shared(
     return structs.replace(member, charge=charge, owes=tuple(owes), relies_on=tuple(relies_on))
 
 
-def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
+def elastic_pods(
+    gang: Gang, statement: Statement, can_never_run: CanNeverRun
+) -> tuple[PodRef, ...]:
     """The pods without which the gang can start, of those that are not placed.
 
     Empty if the minimum is one pod: then every pod counts by itself.
@@ -145,7 +153,7 @@ def elastic_pods(gang: Gang, statement: Statement) -> tuple[PodRef, ...]:
         return ()
     left = [m for m in gang.pending if m.pod.uid not in statement.placed]
     have = active_counts(gang, statement)
-    needed = _min_member_pods(gang.tree, have, members_by_leaf(left))
+    needed = _chosen(_min_member_pods, gang, left, have, can_never_run)
     if not needed and not is_satisfied(gang.tree, have):
         return ()
     return tuple(m.pod for m in left if m.pod.uid not in needed)
@@ -226,6 +234,29 @@ def members_by_leaf(members: Iterable[Member]) -> dict[str, list[Member]]:
     for member in members:
         leaves.setdefault(member.subgroup, []).append(member)
     return leaves
+
+
+def _chosen(
+    choose: Callable[[Subgroup, Mapping[str, int], Mapping[str, list[Member]]], set[str]],
+    gang: Gang,
+    left: Sequence[Member],
+    have: Mapping[str, int],
+    can_never_run: CanNeverRun,
+) -> set[str]:
+    """Uids of the pods that ``choose`` takes, one that no node can ever hold only if it must.
+
+    Otherwise such a pod would keep the gang from starting without it. Those that the framework
+    wants to start before others are never passed over.
+    """
+    shapes = gang.pending_shapes if len(gang.pending_shapes) > 1 else {}
+    never = {number for number, shape in shapes.items() if can_never_run(shape)}
+    if never and left:
+        last = max(member.order for member in left)
+        able = [m for m in left if m.order < last or m.shape.number not in never]
+        uids = choose(gang.tree, have, members_by_leaf(able))
+        if uids:
+            return uids
+    return choose(gang.tree, have, members_by_leaf(left))
 
 
 def _min_member_pods(

@@ -32,6 +32,7 @@ from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
+from kai_py.policy.fairness_rules import CountedDemand
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
 from kai_py.policy.runtime_history import ExpectedEnds
@@ -40,6 +41,7 @@ from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 MAX_ENDS = 512
@@ -252,6 +254,16 @@ class CycleState:
         """The pods to place next; None when none is left."""
         return self._cached_request(gang)[1]
 
+    def can_never_run(self, shape: Shape) -> bool:
+        """Whether no node, even if it is empty, holds a pod of ``shape`` by its resources.
+
+        False where the rules do not tell such requests apart.
+        """
+        rules = self.quota.rules
+        if rules.counted_demand is CountedDemand.ALL:
+            return False
+        return not self.empty_nodes.hold(self.snapshot, shape, 1)
+
     def request_cost(self, gang: Gang) -> Floats:
         """(quota resources,) the cost of the next request of ``gang``."""
         charged = self._charged.get(gang.key)
@@ -276,7 +288,7 @@ class CycleState:
         if known is not None and known[0] == evicted:
             return known
         try:
-            request = next_request(gang, self.statement)
+            request = next_request(gang, self.statement, self.can_never_run)
             members = request.members if request is not None else gang.pending[:1]
             found = evicted, request, self.quota.cost_of(members)
         except Exception as error:
