@@ -22,6 +22,7 @@ A workload that names a queue of ours has our defaults. What it says itself in K
 (preemptibility, minMember of a Job, delay and grace) holds nevertheless, unless it says it in ours.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kai_py.api.numbers import NumberError, parse_count
@@ -66,8 +67,17 @@ class _WorkloadMetadata:
 
     def value(self, key: str) -> str:
         """A label or annotation of the topmost object that has it."""
+        return next(self.values(key), "")
+
+    def values(self, key: str) -> Iterator[str]:
+        """A label or annotation of every object that has it, the topmost first."""
         found = (meta.labels.get(key) or meta.annotations.get(key) or "" for meta in self.metas)
-        return next((text for text in found if text), "")
+        return filter(None, found)
+
+    def preemptibility(self) -> Preemptibility | None:
+        """The first valid one: a misspelt one of an object does not hide that of those below it."""
+        parsed = map(parse_preemptibility, self.values(keys.PREEMPTIBILITY))
+        return next((each for each in parsed if each is not None), None)
 
 
 def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNaming) -> GangSpec:
@@ -95,7 +105,7 @@ def _as_annotated(spec: GangSpec, context: PodContext, metadata: _WorkloadMetada
         spec = replace(spec, settings=replace(known, staleness_grace=grace))
     if delay is not None and not known.preemption_delay:
         spec = replace(spec, settings=replace(spec.settings, preemption_delay=delay))
-    preemptibility = parse_preemptibility(metadata.value(keys.PREEMPTIBILITY))
+    preemptibility = metadata.preemptibility()
     if preemptibility is not None and spec.preemptible is None:
         spec = replace(
             spec,
@@ -129,7 +139,7 @@ def _with_defaults(
         settings=settings,
     )
     if spec.preemptible is None:
-        preemptibility = metadata.value(keys.PREEMPTIBILITY) or next(
+        preemptibility = metadata.preemptibility() or next(
             (each.preemptibility for each in defaults if each.preemptibility), ""
         )
         result = replace(
@@ -180,7 +190,7 @@ def _gang_settings(
     defaults: tuple[KindDefaults, ...],
 ) -> tuple[GangSettings, str]:
     pod, owners = context.chain.pod, context.owners
-    labelled = (metadata.value(keys.PRIORITY_CLASS), metadata.value(keys.RAY_PRIORITY_CLASS))
+    labelled = (*metadata.values(keys.PRIORITY_CLASS), *metadata.values(keys.RAY_PRIORITY_CLASS))
     allowed = [each for each in labelled if may_name(each, pod.metadata.namespace, owners)]
     by_kind = (each.priority_class for each in defaults)
     named = (*allowed, pod.spec.priority_class_name, *by_kind)

@@ -221,6 +221,21 @@ def test_preemptibility_in_kais_words_holds_in_a_queue_of_ours(
     assert (found.preemptible, found.semi_preemptible) == (preemptible, semi_preemptible)
 
 
+@pytest.mark.parametrize("queue", [KAI, NATIVE])
+def test_a_value_that_does_not_exist_hides_none_below_it(queue):
+    owner = job("train", 1, {queue: "q", "kai.scheduler/preemptibility": "Preemptible"})
+    written = {"kai.scheduler/preemptibility": "semi-preemptible"}
+    found = gang(*with_pods(owner, 1, labels=written))
+    assert (found.preemptible, found.semi_preemptible) == (True, True)
+
+
+def test_a_class_that_does_not_exist_hides_none_below_it():
+    owner = job("train", 1, {KAI: "q", "priorityClassName": "gone"})
+    below = {"priorityClassName": "high"}
+    found = gang(priority_class("high", 99), *with_pods(owner, 1, labels=below))
+    assert found.priority == 99
+
+
 def test_counts_and_times_in_kais_words_hold_in_a_queue_of_ours():
     marks = {
         "kai.scheduler/batch-min-member": "2",
