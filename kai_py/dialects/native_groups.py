@@ -8,7 +8,7 @@ is not evicted as stale. The basic policy starts with one pod. The priority of a
 its gang. Its labels and annotations take precedence over those of composite groups above it, these
 over its Workload's, these over those of its pods and their owners. Pods of one group that name
 several schedulers are rejected, as by kube-scheduler. The annotation
-``kai.scheduler/ignore-workload-api`` on a pod disables this for it.
+``kai.scheduler/ignore-workload-api`` on a pod or its topmost owner disables this for it.
 
 A PodGroup may name a CompositePodGroup above it, which may name another. The topmost is the gang;
 ``gang.minGroupCount`` of the groups below one must start together, with the basic policy any one.
@@ -140,9 +140,14 @@ def _group_name(chain: OwnerChain) -> str:
 
 def _group_marker(chain: OwnerChain) -> str:
     name = _group_name(chain)
-    if not name or chain.pod.metadata.annotations.get(IGNORE_KEY) == "true":
+    if not name or _is_ignored(chain):
         return ""
     return f'spec.schedulingGroup "{name}"'
+
+
+def _is_ignored(chain: OwnerChain) -> bool:
+    ends = (chain.pod.metadata, chain.metas[-1])
+    return any(meta.annotations.get(IGNORE_KEY) == "true" for meta in ends)
 
 
 def _workload_name(chain: OwnerChain) -> str:
@@ -152,7 +157,7 @@ def _workload_name(chain: OwnerChain) -> str:
 
 def _workload_marker(chain: OwnerChain) -> str:
     name = _workload_name(chain)
-    if not name or chain.pod.metadata.annotations.get(IGNORE_KEY) == "true":
+    if not name or _is_ignored(chain):
         return ""
     return f'spec.workloadRef "{name}"'
 

@@ -111,6 +111,7 @@ FEATURES = {
     "gpu-fraction": "works",
     "gpu-fraction-container-name": "works",
     "kai.scheduler/segment-size": "works",
+    "kai.scheduler/ignore-workload-api": "works",
     "kai.scheduler/skip-podgrouper": "differs",
     "mps": "differs",
     "nvidia.com/mig-1g.5gb": "missing",

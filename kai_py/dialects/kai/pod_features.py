@@ -75,7 +75,7 @@ FEATURES: Mapping[str, Verdict] = {
     ),
     "kai.scheduler/numa-placement-predicted": NUMA,
     "kai.scheduler/numa-placement-observed": (WORKS, "read where a NUMA exporter writes it"),
-    "kai.scheduler/ignore-workload-api": (MISSING, "is ignored"),
+    "kai.scheduler/ignore-workload-api": READ,
     "received-resource-type": OWN_STATE,
     "runai-gpu-group": OWN_STATE,
 }
