@@ -225,6 +225,20 @@ def test_reclaim_takes_only_what_is_above_the_fair_share():
     assert "reclaimed by workload default/p" in plan.evictions[0].reason
 
 
+def test_reclaim_names_the_resource_that_is_reclaimed():
+    plan = cluster(
+        node("a", 0, cpu="8"),
+        queue("rich", resources={"cpu": {"deserved": "4"}}),
+        queue("poor", resources={"cpu": {"deserved": "4"}}),
+        [pod(f"r{i}", 0, queue="rich", node="a", created=i) for i in range(8)],
+        [pod("p", 0, queue="poor", created=50)],
+    ).plan()
+    assert [each.reason.split(": ")[1] for each in plan.evictions] == [
+        "queue poor has 0 CPU cores allocated, fair share 1; "
+        "queue rich has 8 CPU cores allocated, fair share 7"
+    ]
+
+
 def test_reclaim_empties_whole_nodes_for_whole_node_pods():
     nodes = [node(f"n{i}", 4) for i in range(4)]
     running = [pod(f"r{i:02}", queue="rich", node=f"n{i % 4}", created=i) for i in range(16)]

@@ -24,7 +24,8 @@ from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool, most_saturated_first
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
-from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds_any
+from kai_py.policy.queue_limits import display_unit
+from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds, exceeds_any
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
@@ -35,6 +36,7 @@ from kai_py.policy.reclaim_rules import (
     reclaimable_queues,
 )
 from kai_py.policy.victims import Victims
+from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools
 
@@ -81,11 +83,13 @@ class Reclaim(VictimStrategy):
 
     def reason(self, unit: VictimUnit) -> str:
         """Names the reclaiming workload, and what both queues have allocated of their share."""
-        usage, gpu, texts = self.state.quota.usage, self.state.quota.resources.index("gpu"), []
+        usage, row, texts = self.state.quota.usage, self._resource_to_tell(unit.gang), []
+        noun, per_unit = display_unit(self.state.quota.resources[row])
         for name in (self.gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]
-            allocated, fair = usage.allocated.item(gpu, at), usage.fair.item(gpu, at)
-            texts.append(f"queue {name} has {allocated:g} GPUs allocated, fair share {fair:g}")
+            allocated = usage.allocated.item(row, at) / per_unit
+            fair = usage.fair.item(row, at) / per_unit
+            texts.append(f"queue {name} has {allocated:g} {noun} allocated, fair share {fair:g}")
         owner = self.gang.owner
         return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 
@@ -123,6 +127,16 @@ class Reclaim(VictimStrategy):
         cost = quota.cost_of(self.request.members) if cost is None else cost
         preemptible = gang.is_preemptible(self.request.members)
         return Reclaimer(quota.queues.positions[gang.queue], cost, preemptible)
+
+    def _resource_to_tell(self, victim: Gang) -> int:
+        """GPUs where they are requested or nothing is, else what the victim's queue exceeds."""
+        usage, gpu = self.state.quota.usage, self.state.quota.resources.index(GPU)
+        rows = [int(row) for row in self._reclaimer.request.nonzero()[0]]
+        if gpu in rows or not rows:
+            return gpu
+        at = usage.queues.positions[victim.queue]
+        above = exceeds(usage.allocated[rows, at], usage.fair[rows, at])
+        return rows[int(above.argmax())]
 
     def _reclaimable_queues(self) -> Bools:
         """(queues,) those that may lose pods to the gang by their usage now, which is copied."""
