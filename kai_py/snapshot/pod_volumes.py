@@ -1,12 +1,13 @@
 """Requirements of a pod's volumes: the nodes that reach them, and what is bound or provisioned.
 
-A bound claim binds the pod to its volume's node affinity. An unbound claim of a class with
+A bound claim binds the pod to its volume's node affinity and zone. An unbound claim of a class with
 WaitForFirstConsumer follows the class's allowed topologies and the capacity that its driver
 reports, or, in a class without a provisioner, the existing volumes; once a node was selected for
 it, it goes there. One that binds immediately must be bound first (the rules of kube-scheduler's
 VolumeBinding plugin).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement, Volume
@@ -29,6 +30,7 @@ from kai_py.snapshot.tables.volumes import (
     VolumeRequirements,
     VolumeToProvision,
 )
+from kai_py.snapshot.volume_zones import zone_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,7 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
         if claim.spec.volume_name:
             bound = objects.volume(claim.spec.volume_name)
             waiting = waiting or _no_volume_reason(claim, bound)
-            if bound is not None and bound.spec.node_affinity and bound.spec.node_affinity.required:
-                selectors.append(bound.spec.node_affinity.required)
+            selectors.extend(_places(bound))
         else:
             storage = objects.storage_class(claim.spec.storage_class_name or "")
             not_bound = _not_bound_reason(claim, storage)
@@ -112,6 +113,18 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
         tuple(attached),
         tuple(claim for _, claim in requests),
     )
+
+
+def _places(bound: PersistentVolume | None) -> Iterator[NodeSelector]:
+    """The nodes that reach a volume, by its node affinity and by its labels."""
+    if bound is None:
+        return
+    affinity = bound.spec.node_affinity
+    if affinity is not None and affinity.required is not None:
+        yield affinity.required
+    by_labels = zone_selector(bound.metadata.labels)
+    if by_labels is not None:
+        yield by_labels
 
 
 def _to_provision(
