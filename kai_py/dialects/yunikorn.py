@@ -19,7 +19,8 @@ from kai_py.grouping.pod_group_annotation import pod_owner
 
 GROUP_KEY = "yunikorn.apache.org/task-group-name"
 GROUPS_KEY = "yunikorn.apache.org/task-groups"
-APPLICATION_KEYS = ("yunikorn.apache.org/app-id", "applicationId")
+APPLICATION_KEYS = ("yunikorn.apache.org/app-id", "applicationId", "spark-app-selector")
+"""Spark itself writes the last one on all pods of an application."""
 
 
 class _TaskGroup(msgspec.Struct, rename="camel"):
