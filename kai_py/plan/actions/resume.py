@@ -13,7 +13,7 @@ start first; until they exist, placeholders take their capacity, for at most the
 after the gang's first pod was bound. Placeholders are never written to the API.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import nsmallest
 
 import numpy as np
@@ -209,19 +209,23 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
         state.mark_placed(gang)
 
 
-def capacity_holds(snapshot: Snapshot, reservation_seconds: float) -> Iterator[CapacityHold]:
+def capacity_holds(snapshot: Snapshot, reservation_seconds: float) -> tuple[CapacityHold, ...]:
     """What is held, or was, for pods that do not exist yet of gangs that started in part."""
-    for gang in (snapshot.gangs[key] for key in snapshot.started_in_part):
-        count = len(gang.placeholders)
-        if not count:
-            continue
-        pods = f"{count} pods" if count > 1 else "a pod"
-        them = "them" if count > 1 else "it"
-        if gang.started + reservation_seconds > snapshot.now:
-            held = f"Capacity for {pods} of the gang is held until its framework creates {them}"
-            message = f"{held}, for {reservation_seconds:.0f} s from its start"
-            yield CapacityHold(gang.key, gang.owner, message)
-        else:
-            released = f"Capacity that was held for {pods} of the gang is released"
-            reason = f"its framework has not created {them} within {reservation_seconds:.0f} s"
-            yield CapacityHold(gang.key, gang.owner, f"{released}: {reason}", is_over=True)
+    gangs = (snapshot.gangs[key] for key in snapshot.started_in_part)
+    return tuple(
+        _capacity_hold(gang, reservation_seconds, snapshot.now)
+        for gang in gangs
+        if gang.placeholders
+    )
+
+
+def _capacity_hold(gang: Gang, reservation_seconds: float, now: float) -> CapacityHold:
+    count = len(gang.placeholders)
+    pods, them = (f"{count} pods", "them") if count > 1 else ("a pod", "it")
+    if gang.started + reservation_seconds > now:
+        held = f"Capacity for {pods} of the gang is held until its framework creates {them}"
+        message = f"{held}, for {reservation_seconds:.0f} s from its start"
+        return CapacityHold(gang.key, gang.owner, message)
+    released = f"Capacity that was held for {pods} of the gang is released"
+    reason = f"its framework has not created {them} within {reservation_seconds:.0f} s"
+    return CapacityHold(gang.key, gang.owner, f"{released}: {reason}", is_over=True)

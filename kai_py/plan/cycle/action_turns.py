@@ -26,7 +26,7 @@ def run_actions(
     None runs for a gang with a precondition that does not hold, which becomes its reason.
     """
     in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
-    gangs = [gang for gang in gangs if _is_placeable(state, gang)]
+    gangs = _placeable(state, gangs)
     for action, tried in _actions_in_turn(state, gangs, settings):
         run: Callable[[Sequence[Gang]], None] = partial(ACTIONS[action], state)
         if action is Action.ALLOCATE and in_order:
@@ -51,7 +51,7 @@ def _run(
     Gangs for which it fails again are set aside, unless it has succeeded for none.
     """
     turns, reasons = state.turns, dict(state.unschedulable)
-    error = turns.attempt(lambda: run(gangs))
+    error = turns.attempt(run, gangs)
     if error is None:
         return
     turns.fail_turn(step_key(action), error)
@@ -59,7 +59,7 @@ def _run(
     failed: dict[str, Exception] = {}
     succeeded = False
     for gang in turns.eligible(gangs):
-        error = turns.attempt(partial(run, (gang,)))
+        error = turns.attempt(run, (gang,))
         if error is None:
             succeeded = True
             continue
@@ -71,11 +71,16 @@ def _run(
         turns.fail_turn(key, reason)
 
 
-def _is_placeable(state: CycleState, gang: Gang) -> bool:
-    reason = state.precondition(gang)
-    if reason is not None:
-        state.mark_unschedulable(gang, reason)
-    return reason is None
+def _placeable(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
+    """The gangs whose preconditions hold; for each of the others, the one that does not is kept."""
+    found: list[Gang] = []
+    for gang in gangs:
+        reason = state.precondition(gang)
+        if reason is None:
+            found.append(gang)
+        else:
+            state.mark_unschedulable(gang, reason)
+    return found
 
 
 def _actions_in_turn(

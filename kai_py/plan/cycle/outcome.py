@@ -63,11 +63,10 @@ def build_plan(
             nominations.append(
                 Nomination(assignment.gang.key, assignment.member.pod, names[assignment.row])
             )
-    reservation = state.reservation_seconds
-    found = step("problems", lambda: object_problems(state.snapshot, inventory))
-    holds = step("holds", lambda: tuple(capacity_holds(state.snapshot, reservation)))
-    spares = step("spares", lambda: _spares(state)) or {}
-    shares = step("queue shares", lambda: queue_shares(state, pending_by_queue, spares))
+    found = step("problems", object_problems, state.snapshot, inventory)
+    holds = step("holds", capacity_holds, state.snapshot, state.reservation_seconds)
+    spares = step("spares", _spares, state) or {}
+    shares = step("queue shares", queue_shares, state, pending_by_queue, spares)
     return Plan(
         placements=placements,
         nominations=tuple(nominations),

@@ -8,7 +8,6 @@ their answer in an earlier cycle (``settled``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
 
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.evict_unready import evict_unready
@@ -53,35 +52,34 @@ def run_cycle(
     pending, step = memory.pending.all, state.turns.step
     ready, ready_keys = _ready_gangs(state, memory.pending)
     _evict_failing(state, memory.startups, ready_times)
-    turnover = step("turnover", partial(Turnover, state, settings.actions, settings.patience))
+    turnover = step("turnover", Turnover, state, settings.actions, settings.patience)
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
-    step("reserve for expected pods", lambda: reserve_expected(state))
-    step("resume", lambda: resume(state, ready, settings.actions))
+    step("reserve for expected pods", reserve_expected, state)
+    step("resume", resume, state, ready, settings.actions)
     # 3. Gangs that have waited too long get nodes reserved as they drain. Those whose answer of the
     #    last cycle still holds get no turn.
-    step("reserve", partial(reserve, state, _waiting(state, ready)))
-    begun = step("decisions", lambda: state.decisions(by_share=True))
-    last_settled = memory.settled
-    still_settled = partial(memory.take_settled, state, begun, ready, ready_keys)
-    settled = step("known answers", still_settled) or {}
-    all_settled = last_settled is not None and _are_all(settled, last_settled, pending)
-    ready = () if all_settled else tuple([gang for gang in ready if gang.key not in settled])
+    step("reserve", reserve, state, _waiting(state, ready))
+    begun = step("decisions", state.decisions, by_share=True)
+    last = memory.settled
+    settled = step("known answers", memory.take_settled, state, begun, ready, ready_keys) or {}
+    repeated = last if last is not None and _are_all(settled, last, pending) else None
+    ready = tuple([gang for gang in ready if gang.key not in settled]) if repeated is None else ()
     decided = _decision_count(state)
     if turnover is not None:
-        step("turnover", partial(turnover.reserve_for_largest, _waiting(state, ready)))
+        step("turnover", turnover.reserve_for_largest, _waiting(state, ready))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
     run_actions(state, ready, settings, turnover)
-    step("return to spot nodes", lambda: return_to_spot(state))
+    step("return to spot nodes", return_to_spot, state)
     _explain(state, [gang for gang in ready if gang.key in state.unschedulable], settings)
     is_settled = _decision_count(state) == decided and _is_proven(state)
     if settled and not is_settled:
         # Answers that were taken over may be wrong now; memory has none left, so all get a turn.
         return run_cycle(snapshot, settings, memory, watch)
-    step("report reservations", lambda: report_reservations(state))
-    step("record searches", lambda: memory.record_searches(state, state.snapshot.gangs))
+    step("report reservations", report_reservations, state)
+    step("record searches", memory.record_searches, state, state.snapshot.gangs)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
-    admitted = step("admit", lambda: admit(state, pending, memory.pending.gated)) or ()
+    admitted = step("admit", admit, state, pending, memory.pending.gated) or ()
     placements = gang_placements(state)
     memory.set_aside(state, snapshot, ready, settings.extension_keys)
     pending = tuple([snapshot.gangs[k] for k in snapshot.pending]) if memory.left_out else pending
@@ -92,14 +90,14 @@ def run_cycle(
         placements=placements,
         evictions=_record_decisions(state, settings, memory, ready_times),
         admissions=admitted,
-        unplaced=_unplaced(state, pending, settled, last_settled if all_settled else None),
+        unplaced=_unplaced(state, pending, settled, repeated),
         pending_by_queue=memory.pending.by_queue,
         problems=memory.problems_of(snapshot.queues, snapshot.now),
     )
     step("conclude", state.statement.conclude)
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
         finished = FinishedCycle(begun, ready_keys, settled, plan, settings.victim_probes)
-        memory.settled = last_settled if all_settled else _settle(state, finished, settings, memory)
+        memory.settled = repeated or step("settle", _settle, state, finished, settings, memory)
     return with_failures(plan, state.turns)
 
 
@@ -129,23 +127,19 @@ def _are_all(
 def _settle(
     state: CycleState, finished: FinishedCycle, settings: CycleSettings, memory: CycleMemory
 ) -> SettledCycle | None:
-    """The answers of the cycle; None where they do not hold on, or cannot be found out."""
-
-    def found() -> SettledCycle | None:
-        return settle(state, finished, next_deadline(state.snapshot, settings, memory))
-
-    return state.turns.step("settle", found)
+    """The answers of the cycle; None where they change with time."""
+    return settle(state, finished, next_deadline(state.snapshot, settings, memory))
 
 
 def _unplaced(
     state: CycleState,
     pending: Sequence[Gang],
     settled: Mapping[str, SettledGang],
-    last_settled: SettledCycle | None,
+    repeated: SettledCycle | None,
 ) -> tuple[Unplaced, ...]:
-    """Why gangs stay pending; ``last_settled``: the last cycle, if every answer is taken over."""
-    if last_settled is not None:
-        return last_settled.unplaced
+    """Why gangs stay pending; ``repeated``: the last cycle, if every answer is taken over."""
+    if repeated is not None:
+        return repeated.unplaced
     return list_unplaced(state, pending, {key: each.answer for key, each in settled.items()})
 
 
@@ -156,17 +150,13 @@ def _record_decisions(
     ready_times: Mapping[str, ReadyRule],
 ) -> tuple[Eviction, ...]:
     """The evictions; they and what else a later cycle needs are remembered."""
-    suspends, snapshot, step = settings.suspend_jobs, state.snapshot, state.turns.step
-    listed = step("evictions", lambda: list_evictions(state, suspend_jobs=suspends))
-    step("record evictions", lambda: memory.record_evictions(state, listed or ()))
-    failed = state.failed_starts.values()
-    avoided = step("record starts", lambda: memory.startups.record(failed, snapshot.now))
+    step, startups, failed = state.turns.step, memory.startups, state.failed_starts.values()
+    listed = step("evictions", list_evictions, state, suspend_jobs=settings.suspend_jobs) or ()
+    step("record evictions", memory.record_evictions, state, listed)
+    avoided = step("record starts", startups.record, failed, state.snapshot.now)
     state.avoided_devices = avoided or ()
-    wake = step(
-        "next end", lambda: _next_end(state, memory.startups.wake_at(snapshot, ready_times))
-    )
-    memory.wake_at = wake
-    return listed or ()
+    memory.wake_at = step("next end", _next_end, state, startups, ready_times)
+    return listed
 
 
 def _ready_gangs(state: CycleState, pending: PendingGangs) -> tuple[Sequence[Gang], Set[str]]:
@@ -188,9 +178,9 @@ def _evict_failing(
 ) -> None:
     """Evict pods that can't go on where they run; not in favour of other gangs."""
     step = state.turns.step
-    step("unhealthy", lambda: evict_unhealthy(state))
-    step("unready", lambda: evict_unready(state, startups, ready_times))
-    step("departure", lambda: leave_nodes(state))
+    step("unhealthy", evict_unhealthy, state)
+    step("unready", evict_unready, state, startups, ready_times)
+    step("departure", leave_nodes, state)
 
 
 def _decision_count(state: CycleState) -> tuple[int, int]:
@@ -206,19 +196,22 @@ def _is_proven(state: CycleState) -> bool:
 def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings) -> None:
     """Add to the unschedulable reasons what only the state after all actions shows."""
     step = state.turns.step
-    step("explain what is infeasible", lambda: explain_infeasible(state, pending))
-    step("explain names", lambda: explain_unresolved_names(state, pending))
+    step("explain what is infeasible", explain_infeasible, state, pending)
+    step("explain names", explain_unresolved_names, state, pending)
     short = without_victims(state, pending)
-    step("explain protections", lambda: explain_protections(state, short, settings.actions))
-    step("explain what waits", lambda: explain_postponed(state, pending))
-    step("explain spot nodes", lambda: explain_fallback(state, pending))
+    step("explain protections", explain_protections, state, short, settings.actions)
+    step("explain what waits", explain_postponed, state, pending)
+    step("explain spot nodes", explain_fallback, state, pending)
 
 
-def _next_end(state: CycleState, startups: Iterable[float]) -> float | None:
-    """The earliest end of anything that gangs wait for; ``startups``: times of failed starts.
+def _next_end(
+    state: CycleState, startups: Startups, ready_times: Mapping[str, ReadyRule]
+) -> float | None:
+    """The earliest end of anything that gangs wait for.
 
     Seconds since the epoch; None if no gang waits for a known time.
     """
     ends = [*state.waiting.values(), *state.eviction_limits.ends]
     ends += (*state.postponed.values(), *state.checkpoint_ends, *state.spot.fallback_at.values())
-    return min((*ends, *startups), default=None)
+    ends += startups.wake_at(state.snapshot, ready_times)
+    return min(ends, default=None)

@@ -19,7 +19,7 @@ without a watch a cycle has no limit.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from traceback import format_exception
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from kai_py.dra.spending import Spending
 from kai_py.plan.extensions import Extensions, action_key, failure_text, step_key
@@ -29,6 +29,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 FIRST_BACKOFF = 10.0
@@ -118,21 +119,23 @@ class Turns:
         """Whether an added action may have its turn in this cycle."""
         return not self.over and self.extensions.may_run(action_key(action))
 
-    def step(self, name: str, run: Callable[[], T]) -> T | None:
+    def step(self, name: str, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The result of a part of the cycle; None if it fails, which undoes its decisions."""
         trial = self.statement.trial()
         try:
-            return run()
+            return run(*args, **kwargs)
         except Exception as error:
             trial.__exit__()
             self.fail_turn(step_key(name), error)
             return None
 
-    def attempt(self, run: Callable[[], object]) -> Exception | None:
+    def attempt(
+        self, run: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    ) -> Exception | None:
         """Run it; the error if it fails, and is undone."""
         trial = self.statement.trial()
         try:
-            run()
+            run(*args, **kwargs)
         except Exception as error:
             trial.__exit__()
             return error
