@@ -23,6 +23,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.references import PodRef
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.cluster_layout import LayoutCache
 from kai_py.dra.counters import groups_with_device
 from kai_py.dra.device_kinds import selector_texts
 from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
@@ -283,3 +284,33 @@ def test_a_pool_that_lacks_slices_is_reported_until_all_are_there(published, fau
         (each.metadata.name, "resourceSliceCount" in text) for each, text in inventory.faults()
     ]
     assert found == [("s0", True)] * faults
+
+
+def test_all_numbers_that_outlive_a_layout_count_towards_its_size():
+    cache = LayoutCache()
+    for name in "ab":
+        assert cache.view_signatures[name]
+    assert cache.kinds["a"]
+    assert cache.size == 3
+
+
+@pytest.mark.parametrize(("other", "devices"), [("any", {"b", "c"}), ("nics", {"a", "d"})])
+def test_a_group_of_devices_is_chosen_by_what_the_pod_requests_of_their_class(other, devices):
+    def on(numa, name, kind="gpu"):
+        attributes = {
+            "resource.kubernetes.io/numaNode": {"int": numa},
+            "type": {"string": kind},
+        }
+        return device(name, attributes=attributes)
+
+    nodes = on(0, "a"), on(1, "b"), on(1, "c"), on(2, "d", "nic")
+    objects = list(claims_of(1, {}, *nodes))
+    nics = [{"cel": {"expression": "device.attributes['d'].type == 'nic'"}}]
+    named = {**objects[0], "metadata": {"name": "nics"}, "spec": {"selectors": nics}}
+    objects[2]["spec"]["devices"]["requests"].append(
+        {"name": "other", "exactly": {"deviceClassName": other}}
+    )
+    plan = Cluster(team(deserved=100), node("n", 0), named, objects).plan()
+    ((placement,),) = (gang.pods for gang in plan.placements)
+    (new,) = placement.allocate
+    assert {result.device for result in new.allocation.devices.results} == devices

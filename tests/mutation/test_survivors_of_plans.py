@@ -7,25 +7,37 @@ import pytest
 
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
+from kai_py.api.references import ClaimRef
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.dra.compute_domains import ComputeDomain
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis
 from kai_py.dra.physical_devices import PhysicalDevice
 from kai_py.grouping.frameworks.spark import SPARK
+from kai_py.grouping.grouper import SINGLE_POD, _CachedTemplate, _is_current
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.cycle import CycleMemory, CycleSettings
 from kai_py.plan.cycle.opening import open_session
+from kai_py.plan.placement import compute_domains
+from kai_py.plan.placement.compute_domains import DomainPart, no_clique
+from kai_py.plan.placement.exact import can_assign
 from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import next_request
 from kai_py.plan.placement.preferences import IDLE, MAX_SPAN, STATED, rank_nodes
-from kai_py.plan.plan import Action
+from kai_py.plan.placement.reasons import Unschedulable
+from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.startups import AVOIDED_SECONDS, Blame, Startups
 from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.victims import reduction
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import VictimPool
+from kai_py.plan.victims.search import SearchOutcome, VictimSearch, _TriedSet
 from kai_py.policy.fill import FillStrategy
-from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.tables.gpus import SharedGpuTable, SharedGpuUsage
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 from tests.dialects.feeding import Cluster, node, pod
@@ -266,3 +278,119 @@ def test_a_queue_is_open_if_it_and_all_above_it_are(parent, own):
     )
     shares = {each.queue: each.is_open for each in world({"a": 1}, queues=queues).plan().queues}
     assert shares == {"company": parent is None, "team": parent is None and own is None}
+
+
+def test_the_fit_of_a_shape_is_followed_within_a_cycle_and_found_again_in_another():
+    waits = gang("waits", pods=1)
+    shape = waits.members[0].shape
+    one, other = (session(world({"a": 2}, waits)) for _ in range(2))
+    fits = one.placer.shapes.fits
+    found = [
+        fits.running_fit(each.statement, shape, Capacity.IDLE) for each in (one, one, other, other)
+    ]
+    assert found[0] is found[1]
+    assert found[1] is not found[2]
+    assert found[2] is found[3]
+    assert found[2].statement is other.statement
+
+
+@pytest.mark.parametrize(("parts", "assigned"), [("aa", True), ("ab", False), ("bb", False)])
+def test_pods_are_assigned_by_capacity_if_nothing_else_matters_to_any_of_them(parts, assigned):
+    shapes = {
+        "a": Shape(number=1, requests={"cpu": 1.0}),
+        "b": Shape(number=2, requests={"cpu": 1.0}, gpu_share=GpuShare(fraction=0.5)),
+    }
+    members = [[SimpleNamespace(shape=shapes[each])] for each in parts]
+    assert can_assign(session(world({"a": 1})).statement, members) is assigned
+
+
+@pytest.mark.parametrize("inner", [None, Unschedulable(Stage.TOPOLOGY, "inner.")])
+@pytest.mark.parametrize("preferred", [(True,), (False,), (True, False)])
+def test_cliques_explain_a_gang_unless_it_only_prefers_them(monkeypatch, inner, preferred):
+    monkeypatch.setattr(compute_domains, "_fitting", lambda *_: np.zeros(1, np.int64))
+    domains = SimpleNamespace(level=SimpleNamespace(names=["x"]))
+    query = SimpleNamespace(domains=domains)
+    pods = gang("g", pods=1).members
+    parts = [DomainPart(ComputeDomain("default", "d"), pods, each, None) for each in preferred]
+    reason = no_clique(query, parts, None, inner)
+    if all(preferred) and inner is not None:
+        assert reason is inner
+    else:
+        assert "must be in one NVLink clique" in reason.message
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_units_are_proposed_by_cost_unless_an_exact_count_began_with_them(
+    monkeypatch, is_exact, in_order
+):
+    proposed = []
+    for name in ("ReplicaSteps", "by_node_eviction_cost", "by_total_cost"):
+        monkeypatch.setattr(reduction, name, lambda *_: ())
+    monkeypatch.setattr(reduction, "needs_all_subsets", lambda *_: False)
+    monkeypatch.setattr(
+        reduction.VictimReduction, "_enough_of", lambda _, units: proposed.append([*units])
+    )
+    cheap, costly = (
+        SimpleNamespace(cost=cost, gang=SimpleNamespace(priority=0), members=("pod",))
+        for cost in (1, 2)
+    )
+    costs = SimpleNamespace(of=lambda units: sum(each.cost for each in units))
+    costs.of_unit = lambda unit: unit.cost
+    strategy = SimpleNamespace(
+        state=SimpleNamespace(loss_rules=SimpleNamespace(by_loss=True), minimisation_budget=8),
+        gang=None,
+        request=None,
+        other_candidates=lambda _priority: [costly, cheap],
+        pool=SimpleNamespace(costs=costs),
+    )
+    taken = [cheap] if in_order else [costly]
+    made = reduction.VictimReduction(strategy, SimpleNamespace(is_exact=is_exact))
+    assert made.minimise(taken, taken) == taken
+    assert ([cheap, costly] in proposed) is not (is_exact and in_order)
+
+
+@pytest.mark.parametrize(("helper", "is_tried"), [("cd", True), ("bc", False), ("ab", False)])
+def test_a_helper_has_no_pod_that_is_evicted_anyway(helper, is_tried):
+    def unit(names):
+        pods = (SimpleNamespace(pod=SimpleNamespace(uid=name)) for name in names)
+        return SimpleNamespace(members=tuple(pods))
+
+    tried = []
+    search = SimpleNamespace(
+        strategy=SimpleNamespace(helpers=lambda _: [unit(helper)]),
+        _trials=SimpleNamespace(probes=1),
+        _try_victims=lambda units: tried.append(units) or _TriedSet(SearchOutcome.NO_CAPACITY),
+    )
+    victims = [unit("a"), unit("b")]
+    assert not VictimSearch._try_with_helper(search, victims, victims[0])
+    assert bool(tried) is is_tried
+
+
+@pytest.mark.parametrize("changed", ["", "a", "b", "ab"])
+def test_the_template_of_an_owner_holds_until_an_object_that_it_looked_up_changes(changed):
+    before = {name: object() for name in "ab"}
+    lookups = tuple((("kind", "default", name), found) for name, found in before.items())
+    now = {name: object() if name in changed else found for name, found in before.items()}
+    owners = SimpleNamespace(named=lambda _kind, _namespace, name: now[name])
+    template = _CachedTemplate(SINGLE_POD, frozenset(), "", (), lookups)
+    assert bool(_is_current(template, (), owners)) is not bool(changed)
+
+
+@pytest.mark.parametrize(("charged", "own"), [(1, ["own"]), (2, ["own", "named"])])
+def test_a_claim_that_a_pod_names_is_its_own_if_it_is_charged_for_it_beside_the_others(
+    charged, own
+):
+    request = {"name": "r", "exactly": {"deviceClassName": "any"}}
+    spec = convert_record({"devices": {"requests": [request]}}, ResourceClaimSpec)
+    shared = ResourceClaim(metadata=ObjectMeta(name="named", uid="named"), spec=spec)
+    uses = ClaimUse("own", spec), ClaimUse("named", spec, claim=shared)
+    state = session(world({"a": 1}))
+    cost = state.accounting.claim_spec(spec)
+    member = replace(
+        gang("g", pods=1).members[0],
+        claims=tuple(ClaimRef("default", use.name, use.name) for use in uses),
+        shape=Shape(number=1, requests={}, claims=uses),
+        charge={name: charged * amount for name, amount in cost.items()},
+    )
+    assert [ref.name for ref in state.statement.devices.own_claims(member)] == own

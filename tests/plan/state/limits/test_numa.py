@@ -132,3 +132,17 @@ def test_what_a_node_reports_no_more_has_no_effect():
     assert placed(at_work.plan()) == {}
     at_work.remove(report("n0", 1, 1))
     assert placed(at_work.plan()) == {"p": "n0"}
+
+
+def test_pods_that_are_not_aligned_leave_no_zone_behind():
+    leaving = whole("old", 3, node="n0", guaranteed=False, leaving=True)
+    found = world(report("n0", 0, 1), leaving, whole("new", 1)).plan()
+    assert placed(found) == {"new": "n0"}
+    assert not found.failed_extensions
+
+
+def test_an_aligned_pod_leaves_a_node_without_zones():
+    full = whole("low", 60, node="n1"), whole("urgent", 60, priority=10)
+    found = world(report("n0", 4, 4), *full, nodes=2).plan()
+    assert evicted(found) == ["low"]
+    assert not found.set_aside
