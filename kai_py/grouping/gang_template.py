@@ -83,6 +83,11 @@ def full_owner(workload: WorkloadOwner) -> Unstructured:
 
 
 def label_reader(key: str) -> Callable[[Pod], str]:
+    """A function that reads a label of a pod."""
+    return lambda pod: pod.metadata.labels.get(key, "")
+
+
+def lowercase_label_reader(key: str) -> Callable[[Pod], str]:
     """A function that reads a label of a pod, in lower case."""
     return lambda pod: pod.metadata.labels.get(key, "").lower()
 

@@ -10,7 +10,7 @@ walk to the top and a few dict reads. Sources: the owner-to-group tables of the 
 ``rules/``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 
@@ -42,6 +42,7 @@ from kai_py.grouping.gang_template import (
     InvalidWorkloadError,
     WorkloadOwner,
     label_reader,
+    lowercase_label_reader,
     number_label_reader,
 )
 from kai_py.grouping.group_sources import GroupSource, PodContext, gang_from_sources, markers_of
@@ -306,16 +307,16 @@ def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
     subgroup_of = SINGLE_POD.subgroup_of
     if leaves:
         tree = Subgroup(min_subgroups=rule.min_leaves, children=leaves)
-        subgroup_of = label_reader(rule.leaf_label)
+        subgroup_of = lowercase_label_reader(rule.leaf_label)
     elif rule.roles is not None and (roles := roles_of_rule(rule.roles, owner, min_members)):
         found_roles = role_leaves(workload, roles)
         tree = Subgroup(children=found_roles.subgroups)
-        subgroup_of = found_roles.reader(label_reader(rule.roles.label))
+        subgroup_of = found_roles.reader(lowercase_label_reader(rule.roles.label))
     return GangTemplate(
         tree=tree,
         subgroup_of=subgroup_of,
         order_of=number_label_reader(*rule.rank_labels),
-        gang_suffix_of=_label_reader(rule.part_label)
+        gang_suffix_of=label_reader(rule.part_label)
         if rule.part_label
         else SINGLE_POD.gang_suffix_of,
         total_pods=expected,
@@ -390,7 +391,3 @@ def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgrou
 def _unknown_subgroup(subgroup: str, cached: _CachedTemplate) -> str:
     known = first_of(sorted(cached.subgroups))
     return f'its labels name subgroup "{subgroup}", which its gang does not have; it has {known}'
-
-
-def _label_reader(key: str) -> Callable[[Pod], str]:
-    return lambda pod: pod.metadata.labels.get(key, "")

@@ -17,7 +17,7 @@ from kai_py.grouping.gang_template import (
     InvalidWorkloadError,
     WorkloadOwner,
     full_owner,
-    label_reader,
+    lowercase_label_reader,
     number_label_reader,
 )
 from kai_py.grouping.roles import Role, role_leaves, template_annotations
@@ -68,7 +68,7 @@ def _replicas(found: Unstructured, role: str) -> int:
     return count_at(roles[0], "replicas", 1, location=f"{REPLICA_SPECS}.{role}") if roles else 0
 
 
-_role, _index = label_reader(ROLE_LABEL), number_label_reader(INDEX_LABEL)
+_role, _index = lowercase_label_reader(ROLE_LABEL), number_label_reader(INDEX_LABEL)
 
 
 def _rank(pod: Pod) -> int:

@@ -28,7 +28,7 @@ from kai_py.grouping.gang_template import (
     GangTemplate,
     WorkloadOwner,
     full_owner,
-    label_reader,
+    lowercase_label_reader,
 )
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
@@ -54,7 +54,7 @@ EXECUTOR_FIELDS = (
 )
 MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
 
-_role = label_reader(ROLE_LABEL)
+_role = lowercase_label_reader(ROLE_LABEL)
 
 
 def _marker(chain: OwnerChain) -> str:

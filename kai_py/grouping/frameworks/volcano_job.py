@@ -24,7 +24,7 @@ from kai_py.grouping.gang_template import (
     InvalidWorkloadError,
     WorkloadOwner,
     full_owner,
-    label_reader,
+    lowercase_label_reader,
     number_label_reader,
 )
 from kai_py.grouping.pod_template import pod_of_template, template_paths
@@ -68,7 +68,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     leaves = role_leaves(workload, roles)
     template = GangTemplate(
         tree=Subgroup(children=leaves.subgroups) if roles else Subgroup(min_members=min_available),
-        subgroup_of=leaves.reader(label_reader(TASK_LABEL)) if roles else lambda _pod: "",
+        subgroup_of=leaves.reader(lowercase_label_reader(TASK_LABEL)) if roles else lambda _pod: "",
         order_of=number_label_reader(INDEX_LABEL),
         total_pods=total,
         has_roles=True,
@@ -99,7 +99,7 @@ def _staged(
     waiting: Mapping[str, tuple[str, ...]],
 ) -> GangTemplate:
     """The tree of the tasks that start, and those that follow as pods that are expected."""
-    task_of = label_reader(TASK_LABEL)
+    task_of = lowercase_label_reader(TASK_LABEL)
 
     def tree_with(task: str) -> Subgroup:
         exist = _needed_by(task, waiting)
