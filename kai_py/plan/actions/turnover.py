@@ -40,8 +40,8 @@ MAX_WAITING = 64
 UNSERVED_PATIENCE = 120.0
 """Seconds for which gangs wait whose queue went without its share."""
 
-MAX_ENDS = 512
-"""The first ends that are considered."""
+MAX_ENDS_AWAITED = 512
+"""How many of the next ends a gang may wait for."""
 
 
 @dataclass(slots=True)
@@ -186,7 +186,8 @@ class Turnover:
         evicted = len(state.statement.evicted)
         if self._ends is not None and self._ends[0] == evicted:
             return self._ends[1]
-        self._ends = evicted, self._ends_until(state.snapshot.now + self._patience)[:MAX_ENDS]
+        until = state.snapshot.now + self._patience
+        self._ends = evicted, self._ends_until(until)[:MAX_ENDS_AWAITED]
         return self._ends[1]
 
     def _ends_until(self, until: float) -> list[PodEnd]:

@@ -1,14 +1,20 @@
 """Deadlines: when the next plan could differ although nothing in the cluster changes.
 
-The clock alone ends eleven things: the time for which a node that refused a pod is left out, the
-grace period of a gang below minMember, the delay before a pending gang may evict, the time for
-which capacity stays reserved for pods that are not created yet, the backoff of a gang that failed,
-the settling time of pods that could be victims, the time for which earlier evictions protect pods
-(``eviction_limits``), the time for which a gang waits for pods that are about to end, the time that
-terminating pods usually take, the time before nodes are reserved for a gang, and, while one is
-pending, the min runtime of a running one. Every min runtime that is set anywhere counts for every
-gang: a superfluous cycle costs little. Deadlines are rounded up to whole seconds, so that many of
-them cause few cycles.
+The clock alone ends
+
+- the time for which a node that refused a pod is left out
+- the grace period of a gang below minMember
+- the delay before a pending gang may evict
+- the time for which capacity stays reserved for pods that are not created yet
+- the backoff of a gang that failed
+- the time before nodes are reserved for a gang
+- the time that terminating pods usually take, and that for which a failed device is avoided
+- while a gang is pending, the min runtime of a running one
+- what the last cycle waits for (``CycleMemory.wake_at``): pods to end, protections by
+  ``eviction_limits``, gangs to get ready, checkpoints, the fallback from spot nodes
+
+Every min runtime that is set anywhere counts for every gang: a superfluous cycle costs little.
+Deadlines are rounded up to whole seconds, so that many of them cause few cycles.
 
 Complexity: O(gangs that are pending, below minMember or started in part), and while a gang is
 pending O(gangs x different min runtimes).

@@ -44,8 +44,8 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
-MAX_ENDS = 512
-"""How many of the next ends are considered in weighing what a wait costs."""
+MAX_ENDS_WEIGHED = 512
+"""How many of the next ends count in weighing what a wait costs."""
 
 
 class PodEnd(NamedTuple):
@@ -180,14 +180,14 @@ class CycleState:
 
     @cached_property
     def next_ends(self) -> Sequence[PodEnd]:
-        """The first ``MAX_ENDS`` ends expected of pods of known queues, in order."""
+        """The first ``MAX_ENDS_WEIGHED`` ends expected of pods of known queues, in order."""
         now, positions = self.snapshot.now, self.quota.queues.positions
         found = (
             end._replace(at=max(end.at, now))
             for end in self.pod_ends()
             if end.gang.queue in positions
         )
-        return nsmallest(MAX_ENDS, found, key=lambda end: (end.at, end.member.pod.uid))
+        return nsmallest(MAX_ENDS_WEIGHED, found, key=lambda end: (end.at, end.member.pod.uid))
 
     def pod_ends(self) -> Iterator[PodEnd]:
         """The ends that are expected of pods that ran when the cycle began, in no order."""
