@@ -16,11 +16,13 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from kai_py.api.numbers import shortened
 
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+"""Seconds."""
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
 MAX_DURATION = (2**63 - 1) / 1e9
 """Seconds, 292 years: Go counts nanoseconds in an int64."""
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": MINUTE, "h": HOUR}
 
 
 class DurationError(ValueError):

@@ -8,6 +8,7 @@ that already existed when the plan was made are not judged again, as a pod may t
 from collections.abc import Callable
 
 from kai_py.api.records.node import Node
+from kai_py.snapshot.nodes import is_ready
 
 FindNode = Callable[[str], Node | None]
 """A node as the mirror shows it now, None if it does not exist."""
@@ -22,7 +23,7 @@ def node_problem(name: str, planned: Node | None, current: Node | None) -> str:
         return f"node {name} was deleted and recreated"
     if current.metadata.deletion_timestamp is not None:
         return f"node {name} is being deleted"
-    if _is_ready(planned) and not _is_ready(current):
+    if is_ready(planned) and not is_ready(current):
         return f"node {name} is not ready any more"
     if current.spec.unschedulable and not planned.spec.unschedulable:
         return f"node {name} was cordoned"
@@ -32,7 +33,3 @@ def node_problem(name: str, planned: Node | None, current: Node | None) -> str:
         if taint.effect in REPELLING and taint not in planned.spec.taints
     ]
     return f"node {name} got the taint {added[0].key}:{added[0].effect}" if added else ""
-
-
-def _is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from kai_py.api.times import DAY, HOUR
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.metrics import exemplar
 from kai_py.plan.plan import Action, Plan
 from kai_py.policy.lost_work import EARLY_SECONDS, lost_seconds
 from kai_py.snapshot.gangs import Gang
 
-WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
+WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, HOUR, 4 * HOUR, 12 * HOUR, DAY)
 SIZES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
 LARGEST_SIZE = "513+"
 
-DAY = 86_400.0
 MOST_TIMES = 4
 """Gangs that were evicted so often within a day count together."""
 

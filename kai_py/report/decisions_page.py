@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from kai_py.api.times import HOUR, MINUTE
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.report.page import heading, html_page, paragraph, plot, table
 from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
@@ -11,7 +12,6 @@ from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
 PERIODS = 60
 MAX_ROWS = 50
 """Gangs in the list of those that were evicted most often."""
-MINUTE, HOUR = 60.0, 3600.0
 _SHOWN = (DecisionKind.PLACED, DecisionKind.EVICTED, DecisionKind.PENDING)
 
 

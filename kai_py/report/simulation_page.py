@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kai_py.api.times import HOUR
 from kai_py.report.page import heading, html_page, paragraph, plot, table
 from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
 from kai_py.simulate.goodput import PolicyFigures
-from kai_py.simulate.measurements import HOUR, PodAttempt, SimulationResult
+from kai_py.simulate.measurements import PodAttempt, SimulationResult
 from kai_py.simulate.report import (
     MAX_SAMPLES,
     OUR_POLICY,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.times import HOUR
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.simulate.entitlement import (
@@ -22,7 +23,6 @@ from kai_py.simulate.entitlement import (
     queue_table,
 )
 from kai_py.simulate.measurements import (
-    HOUR,
     GangWait,
     PodAttempt,
     QueueTotals,

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from kai_py.api.times import HOUR
 from kai_py.policy.lost_work import EARLY_SECONDS
-from kai_py.simulate.measurements import HOUR, GangWait, PodAttempt, SimulationResult
+from kai_py.simulate.measurements import GangWait, PodAttempt, SimulationResult
 
 
 class WaitFigures(Struct, frozen=True):

@@ -11,6 +11,7 @@ from functools import partial
 
 from kai_py.api.queue import CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
 from kai_py.api.references import PodRef
+from kai_py.api.times import HOUR
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.deletion import DeleteOptions, delete
@@ -21,7 +22,6 @@ from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.scenario import NodeGroup, Scenario
 from kai_py.simulate.workloads import Manifest, node_manifests
 
-HOUR = 3600.0
 ANSWER_SECONDS = 20.0
 NOTICE = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}

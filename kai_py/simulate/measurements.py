@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kai_py.api.times import HOUR
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
 from kai_py.simulate.cluster import SimulatedCluster
@@ -26,7 +27,6 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import QueueTable
 
-HOUR = 3600.0
 SAVED = "have saved their work"
 """In the reason of evictions after all pods of a gang have answered."""
 

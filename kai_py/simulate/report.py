@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from kai_py.api.times import HOUR
 from kai_py.simulate.goodput import PolicyFigures, policy_figures
-from kai_py.simulate.measurements import HOUR, GangWait, SimulationResult, UsageInterval
+from kai_py.simulate.measurements import GangWait, SimulationResult, UsageInterval
 
 MAX_SAMPLES = 241
 OUR_POLICY = "kai-py"

@@ -27,6 +27,7 @@ from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.problems import field_problems
 from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
 from kai_py.api.spot import SpotUse
+from kai_py.api.times import HOUR
 
 Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
 MAX_ARRIVALS = 1_000_000
@@ -186,7 +187,7 @@ def _numbered(job: ScenarioJob, number: int) -> str:
 
 def _times(scenario: Scenario, job: ScenarioJob, index: int) -> Iterator[float]:
     generator = random.Random(f"{scenario.seed}/{index}")
-    end, seconds, count = scenario.hours * 3600, job.at * 60, 0
+    end, seconds, count = scenario.hours * HOUR, job.at * 60, 0
     mean = (job.every or 0.0) * 60
     is_poisson = job.random and mean > 0
     limit = job.count if job.count is not None else (None if job.every else 1)

@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from kai_py.api.times import HOUR
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.entitlement import EntitlementSamples, queue_table
 from kai_py.simulate.interruptions import Interruptions
-from kai_py.simulate.measurements import HOUR, QueueTotals, Recorder, SimulationResult
+from kai_py.simulate.measurements import QueueTotals, Recorder, SimulationResult
 from kai_py.simulate.scenario import Arrival, Scenario, arrivals, queue_manifest
 from kai_py.simulate.workloads import job_manifest, node_manifests, priority_class
 

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
+from kai_py.api.times import DAY, HOUR
 from kai_py.plan.plan import Action, Eviction
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
 
-HOUR = 3600.0
-DAY = 24 * HOUR
 MAX_GANGS = 16_384
 """Gangs whose evictions of the last day are counted: those that were evicted last."""
 MAX_RECORDS = 128

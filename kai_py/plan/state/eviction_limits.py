@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from kai_py.api.times import DAY, HOUR
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.state.eviction_history import DAY, HOUR, EvictionHistory
+from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
