@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kai_py.api.times import format_time
+from kai_py.embedded.controllers.claims import claim_from_template
+from kai_py.embedded.controllers.ephemeral_volumes import volume_claims
 from kai_py.embedded.documents import clone
 from kai_py.embedded.kinds.cluster import default_storage_class
 from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
@@ -30,7 +32,6 @@ from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
 from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
 
-CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 DEFAULT_NAMESPACE = "default"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
@@ -244,10 +245,12 @@ def _add_claims(
             )
         )
         if template is not None and isinstance(template.get("spec"), dict):
-            claim = _claim(_claim_owner(pod, entry, found), name, template, now)
-            claim_key = key_of(claim)
-            found.setdefault(claim_key, claim)
-            statuses.append({"name": name, "resourceClaimName": claim_key.name})
+            owner = _claim_owner(pod, entry, found)
+            claim_name = f"{owner['metadata']['name']}-{name}"
+            claim_key = ObjectKey("resource.k8s.io", "ResourceClaim", key.namespace, claim_name)
+            made = {**claim_from_template(owner, name, template), "status": {}}
+            found.setdefault(claim_key, _created(claim_key, template["apiVersion"], made, now))
+            statuses.append({"name": name, "resourceClaimName": claim_name})
     if len(statuses) > len(present):
         pod["status"] = {**status, "resourceClaimStatuses": statuses}
 
@@ -263,56 +266,21 @@ def _claim_owner(pod: Document, entry: Document, found: Mapping[ObjectKey, Docum
     return group if group and isinstance(entries, list) and entry in entries else pod
 
 
-def _claim(owner: Document, entry: str, template: Document, now: float) -> Document:
-    meta, spec = owner["metadata"], template["spec"]
-    template_meta = spec.get("metadata") if isinstance(spec.get("metadata"), dict) else {}
-    key = ObjectKey(
-        "resource.k8s.io", "ResourceClaim", meta["namespace"], f"{meta['name']}-{entry}"
-    )
-    claim = _owned(key, template["apiVersion"], owner, now)
-    claim["metadata"] |= {
-        "labels": template_meta.get("labels") or {},
-        "annotations": {**(template_meta.get("annotations") or {}), CLAIM_NAME_ANNOTATION: entry},
-    }
-    return {**claim, "spec": spec.get("spec") or {}, "status": {}}
-
-
-def _owned(key: ObjectKey, api_version: str, owner: Document, now: float) -> Document:
-    """An object that a controller makes for a pod or PodGroup, without a spec."""
-    meta = owner["metadata"]
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": meta["name"],
-        "uid": meta["uid"],
-        "controller": True,
-    }
-    return {
-        "apiVersion": api_version,
-        "kind": key.kind,
-        "metadata": {
-            "name": key.name,
-            "namespace": key.namespace,
-            "uid": _uid(key),
-            "creationTimestamp": format_time(now),
-            "ownerReferences": [reference],
-        },
-    }
+def _created(key: ObjectKey, api_version: str, made: Document, now: float) -> Document:
+    """What a controller made, as the API server has it then."""
+    given = {"name": key.name, "namespace": key.namespace, "uid": _uid(key)}
+    metadata = {**made["metadata"], **given, "creationTimestamp": format_time(now)}
+    return {"apiVersion": api_version, "kind": key.kind, **made, "metadata": metadata}
 
 
 def _add_volume_claims(pod: Document, found: dict[ObjectKey, Document], now: float) -> None:
     """Add the claims of a pod's ephemeral volumes, as the controller of these names them."""
-    meta, volumes = pod["metadata"], pod["spec"].get("volumes")
-    if pod["status"]["phase"] in FINISHED or not isinstance(volumes, list):
+    if pod["status"]["phase"] in FINISHED:
         return
-    for volume in volumes:
-        ephemeral = volume.get("ephemeral") if isinstance(volume, dict) else None
-        template = ephemeral.get("volumeClaimTemplate") if isinstance(ephemeral, dict) else None
-        spec = template.get("spec") if isinstance(template, dict) else None
-        if not isinstance(spec, dict) or not isinstance(volume.get("name"), str):
-            continue
-        key = ObjectKey(*VOLUME_CLAIM, meta["namespace"], f"{meta['name']}-{volume['name']}")
-        found.setdefault(key, {**_owned(key, "v1", pod, now), "spec": spec})
+    for claim in volume_claims(pod):
+        namespace, name = pod["metadata"]["namespace"], claim["metadata"]["name"]
+        key = ObjectKey(*VOLUME_CLAIM, namespace, name)
+        found.setdefault(key, _created(key, "v1", claim, now))
 
 
 def _set_default_class(found: dict[ObjectKey, Document]) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from kai_py.simulate.complete_objects import VOLUME_CLAIM, complete_objects
+from kai_py.simulate.object_files import ObjectKey
 from tests.simulate.manifests import QUEUE, node, placed_on, plan, pod
 
 CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -80,6 +82,21 @@ def test_an_ephemeral_volume_gets_its_claim():
     asking = with_scratch("a", storageClassName="fast")
     found = plan(node("n0"), QUEUE, storage_class("fast"), asking)
     assert placed_on(found) == {"default/a": "n0"}
+
+
+def test_the_claim_of_a_volume_has_what_its_controller_gives_it():
+    asking = with_scratch("a")
+    asking["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["metadata"] = {
+        "labels": {"app": "a"},
+    }
+    odd = [None, {"name": 1}, {"name": "x", "ephemeral": []}]
+    asking["spec"]["volumes"] += [*odd, {"name": "y", "ephemeral": {"volumeClaimTemplate": {}}}]
+    found, _ = complete_objects([asking], 0.0)
+    claims = [key for key in found if key[:2] == VOLUME_CLAIM]
+    assert claims == [ObjectKey(*VOLUME_CLAIM, "default", "a-scratch")]
+    metadata, owner = found[claims[0]]["metadata"], asking["metadata"]["name"]
+    assert metadata["labels"] == {"app": "a"}
+    assert [each["name"] for each in metadata["ownerReferences"]] == [owner]
 
 
 @pytest.mark.parametrize("asking", [using("a", "open"), with_scratch("a")])

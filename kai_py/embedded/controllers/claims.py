@@ -20,6 +20,7 @@ from kai_py.embedded.documents import (
     clone,
     controller_of,
     is_deleting,
+    lookup,
     name_of,
     namespace_of,
     owner_reference,
@@ -71,17 +72,22 @@ def _claim_of_pod(work: Work, pod: Json, entry: str, template_name: str) -> Json
         record_warning(work.api, pod, "FailedResourceClaimCreation", message)
         work.requeue_after(TEMPLATE_RETRY_SECONDS)
         return None
-    meta = clone(template["spec"].get("metadata") or {})
-    claim = {
-        "metadata": {
-            "generateName": f"{name_of(pod)}-{entry}-",
-            "labels": meta.get("labels") or {},
-            "annotations": (meta.get("annotations") or {}) | {CLAIM_NAME_ANNOTATION: entry},
-            "ownerReferences": [owner_reference(pod)],
-        },
-        "spec": template["spec"]["spec"],
-    }
+    claim = claim_from_template(pod, entry, template)
+    claim["metadata"]["generateName"] = f"{name_of(pod)}-{entry}-"
     return work.api.create(CLAIMS, claim, namespace_of(pod))
+
+
+def claim_from_template(owner: Json, entry: str, template: Json) -> Json:
+    """The claim, as yet without a name, for an entry of a pod, or of its PodGroup."""
+    annotations = lookup(template, "spec.metadata.annotations") or {}
+    return {
+        "metadata": {
+            "labels": clone(lookup(template, "spec.metadata.labels") or {}),
+            "annotations": {**annotations, CLAIM_NAME_ANNOTATION: entry},
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": clone(template["spec"].get("spec") or {}),
+    }
 
 
 def release_claim(work: Work) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
-from kai_py.embedded.documents import clone, is_deleting, owner_reference
+from kai_py.embedded.documents import clone, is_deleting, lookup, name_of, owner_reference
 from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.resources import PODS, VOLUME_CLAIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
@@ -28,31 +28,30 @@ def reconcile(work: Work) -> None:
     pod = work.api.find(PODS, name, namespace)
     if pod is None or is_deleting(pod) or is_finished(pod):
         return
-    for volume in _ephemeral(pod):
-        claim_name = f"{name}-{volume['name']}"
-        if work.api.find(VOLUME_CLAIMS, claim_name, namespace) is not None:
-            continue
-        template = clone(volume["ephemeral"]["volumeClaimTemplate"])
-        meta = template.get("metadata") or {}
-        claim = {
-            "metadata": {
-                "name": claim_name,
-                "labels": meta.get("labels") or {},
-                "annotations": meta.get("annotations") or {},
-                "ownerReferences": [owner_reference(pod)],
-            },
-            "spec": template.get("spec") or {},
-        }
-        work.api.create(VOLUME_CLAIMS, claim, namespace)
+    for claim in volume_claims(pod):
+        if work.api.find(VOLUME_CLAIMS, name_of(claim), namespace) is None:
+            work.api.create(VOLUME_CLAIMS, claim, namespace)
 
 
-def _ephemeral(pod: Json) -> list[Json]:
-    volumes = pod["spec"].get("volumes") or ()
-    return [each for each in volumes if (each.get("ephemeral") or {}).get("volumeClaimTemplate")]
+def volume_claims(pod: Json) -> Iterator[Json]:
+    """The claims of a pod's ephemeral volumes; none for what is no such volume."""
+    volumes = pod["spec"].get("volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        name, template = lookup(volume, "name"), lookup(volume, "ephemeral.volumeClaimTemplate")
+        if isinstance(name, str) and isinstance(lookup(template, "spec"), dict):
+            yield {
+                "metadata": {
+                    "name": f"{name_of(pod)}-{name}",
+                    "labels": clone(lookup(template, "metadata.labels") or {}),
+                    "annotations": clone(lookup(template, "metadata.annotations") or {}),
+                    "ownerReferences": [owner_reference(pod)],
+                },
+                "spec": clone(template["spec"]),
+            }
 
 
 def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if change.type is ChangeType.ADDED and _ephemeral(change.object):
+    if change.type is ChangeType.ADDED and any(volume_claims(change.object)):
         yield key_of(change.object)
 
 
