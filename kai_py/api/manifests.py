@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 MAX_CHARACTERS = 16 * 1024 * 1024
-"""Of a text: an object has 1.5 MiB at most, and YAML is read at about 1 MiB in seconds."""
+"""The longest text: an object has at most 1.5 MiB, and reading 1 MiB of YAML takes seconds."""
 
 MAX_MERGED = 100_000
 """Keys that merges (``<<``) copy, in all mappings of a text."""

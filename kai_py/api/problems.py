@@ -70,7 +70,7 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _closest(word: str, known: tuple[str, ...]) -> str | None:
-    """What waits asks for the same in every cycle."""
+    """Cached, as gangs that stay pending ask for the same names in every cycle."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     if len(by_lower) > MAX_CANDIDATES:
         alike = sorted(by_lower, key=lambda each: (-_common_prefix(word.lower(), each), each))

@@ -21,7 +21,7 @@ NEW_LIST, NEW_MAP = 10, 30
 SCALAR_PAIRS = frozenset(product((bool, int, Uint, float), repeat=2))
 """Classes of two arguments without a size: a call with them costs 1, whatever it calls."""
 PLAIN_PAIRS = SCALAR_PAIRS | {(str, str)}
-"""Those in which nothing is nested."""
+"""Classes of two arguments in which nothing is nested."""
 
 Args = tuple[Value, ...]
 CallCost = Callable[[Args], int]

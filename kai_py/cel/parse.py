@@ -60,7 +60,7 @@ _RULES = {
     "FLOAT_LIT": 'SIGN? DIGIT* "." DIGIT+ EXPONENT? | SIGN? DIGIT+ EXPONENT',
 }  # fmt: skip
 _PRIORITIES = {"UINT_LIT": ".2", "FLOAT_LIT": ".1"}
-"""Of terminals that begin alike."""
+"""Priorities of terminals that begin alike."""
 _BINARY = {
     "relation_lt": "_<_", "relation_le": "_<=_", "relation_gt": "_>_", "relation_ge": "_>=_",
     "relation_eq": "_==_", "relation_ne": "_!=_", "relation_in": "@in",

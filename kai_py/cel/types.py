@@ -41,7 +41,7 @@ class Type:
 DYN = Type("dyn")
 ANY = Type("google.protobuf.Any")
 ERROR = Type("!error!")
-"""Of what is wrong, and was reported: it fits everything."""
+"""The type of a part whose error was reported: it fits every other type."""
 BOOL, INT, UINT, DOUBLE = Type("bool"), Type("int"), Type("uint"), Type("double")
 STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null_type")
 DURATION, TIMESTAMP = Type("google.protobuf.Duration"), Type("google.protobuf.Timestamp")

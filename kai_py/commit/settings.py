@@ -55,11 +55,11 @@ class CommitSettings:
     max_grace: float = 1800.0
     """The longest grace period of an evicted pod."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """Of a single call."""
+    """Retries of a single call."""
     backoff: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.5, maximum=60.0))
-    """Of a gang, pod or queue as a whole."""
+    """Backoff of a gang, pod or queue as a whole."""
     settle_pause: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=1.0, maximum=30.0))
-    """Of reads that are repeated until one of them succeeds."""
+    """Pauses between reads that are repeated until one of them succeeds."""
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
 
     def reports_on(self, queue: ObjectMeta) -> bool:

@@ -20,10 +20,10 @@ from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.search_state import SearchState
 
 MAX_PARTS = 8
-"""Of a shared device, for the bound by numbers of large shares."""
+"""Shares of one device, at most, with which the bound by large shares is tried."""
 
 MAX_VALUES = 256
-"""Of an attribute, each of which is tried for a match constraint; of more nothing is proven."""
+"""Values of an attribute that are tried for a match constraint; with more nothing is proven."""
 
 EligibleDevices = Mapping[int, frozenset[int]]
 """Devices that an option may take, by the option's position."""

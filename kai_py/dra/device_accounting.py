@@ -37,7 +37,7 @@ from kai_py.snapshot.tables.queues import DeviceLimit
 COUNTING = "counting its devices"
 """What fails where a DeviceClass is set aside."""
 MAX_REQUESTS = 4_096
-"""Of which it is kept what their devices count as."""
+"""Requests for which it is kept what their devices count as."""
 
 
 @dataclass
@@ -217,7 +217,7 @@ class DeviceAccounting:
     def _quota_resources(
         self, request: DeviceRequestSpec
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those towards which any, and towards which every device of the request counts."""
+        """The resources towards which any, and towards which every device of the request counts."""
         if not self._limits.limits:
             return (), ()
         key = request.device_class_name, *selector_texts(request.selectors)

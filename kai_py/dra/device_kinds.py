@@ -19,13 +19,13 @@ from kai_py.dra.rows import DeviceRow, names_identifier
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 
 COST_OF_REQUEST, COST_OF_REQUESTS = 20_000, 200_000
-"""Of evaluating the selectors of one request, and of all that come in between two cycles."""
+"""What evaluating the selectors of one request may cost, and of all between two cycles."""
 
 COST_OF_CLASS = 2_000_000
-"""Of evaluating the selectors of a DeviceClass, which administrators write."""
+"""What evaluating the selectors of a DeviceClass, which administrators write, may cost."""
 
 SELECTIONS_KEPT = 4096
-"""Of the selectors of classes, and of requests, which users write."""
+"""Results kept of the selectors of classes, and as many of the selectors of requests."""
 
 
 @dataclass(slots=True)

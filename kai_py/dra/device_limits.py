@@ -25,7 +25,7 @@ from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from kai_py.snapshot.tables.queues import DeviceLimit, QueueFault, QueueInfo, QueueProblem
 
 COST_OF_LIMITS = 2_000_000
-"""Of evaluating the selector of a limit, which administrators write."""
+"""What evaluating the selector of a limit, which administrators write, may cost."""
 MAX_KNOWN = 65_536
 
 

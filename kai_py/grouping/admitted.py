@@ -31,7 +31,7 @@ MAX_RECORD = 16_384
 """Characters of a record; a longer one is not ours."""
 
 MAX_LIMIT = (1 << 31) - 1
-"""Of failed pods: as good as none."""
+"""A limit of failed pods that is as good as none."""
 
 RESIZABLE = ("cpu", "memory")
 

@@ -36,20 +36,20 @@ from kai_py.grouping.gang import FailureLimit, named_owner
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
 
 DEFAULT_BACKOFF_LIMIT = 6
-"""Of Jobs, and of the launchers of MPIJobs."""
+"""The default backoffLimit of Jobs, and of the launchers of MPIJobs."""
 
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_RESTARTS = "status.replicatedJobsStatus.*.jobRestartsCountTowardsMax"
-"""Of a JobSet: for each replicated job, how often each of its Jobs was restarted by itself."""
+"""In a JobSet: for each replicated job, how often each of its Jobs was restarted alone."""
 REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
 VOLCANO_TASK_LABEL = "volcano.sh/task-spec"
 VOLCANO_ENDS = frozenset({"AbortJob", "TerminateJob", "CompleteJob"})
 VOLCANO_RETRIES = 3
 RAY_NODE_TYPE_LABEL = "ray.io/node-type"
 EXIT_CODES = frozenset({137, 143})
-"""Of processes that end by SIGKILL and SIGTERM, as those of evicted pods do."""
+"""Exit codes of processes that end by SIGKILL and SIGTERM, as those of evicted pods do."""
 
 MAX_REMAINING = (1 << 31) - 1
 

@@ -160,7 +160,7 @@ class GangSpec:
     ageing: float | None = None
     """Seconds of waiting that count as one point of its priority."""
     provisioning_class: str | None = None
-    """Of the ProvisioningRequest made while it waits; None: as configured."""
+    """Class of the ProvisioningRequest made while it waits; None: as configured."""
     ignored_markers: tuple[str, ...] = ()
     """Other groups that the pod names without effect, because a source with precedence decided."""
     expected: tuple[ExpectedPods, ...] = ()

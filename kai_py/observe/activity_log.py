@@ -62,7 +62,7 @@ def log_queue_change(before: QueueInfo | None, after: QueueInfo | None) -> None:
 
 
 def _written(queue: QueueInfo | None) -> dict[str, object]:
-    """What users write of a queue, as plain values; of none the defaults."""
+    """The settings of a queue as plain values; the defaults for None."""
     of = queue or QueueInfo(name="")
     values = {each.name: getattr(of, each.name) for each in fields(QueueInfo)}
     return {
@@ -92,7 +92,7 @@ def _waited(gang: Gang | None, now: float) -> dict[str, object]:
 
 
 def _kind_of(key: str) -> str:
-    """What has failed that is no gang."""
+    """What kind of part the key names, if it is no gang's."""
     if key.startswith(queue_key("")):
         return "a queue"
     return "a step of the cycle" if key.startswith(step_key("")) else "an extension"

@@ -48,7 +48,7 @@ class AuditSource:
         self._mirror, self._freshness = mirror, freshness
         self._planner, self._configuration, self._now = planner, configuration, now
         self.view: ClusterView | None = None
-        """Of the last cycle; None before the first."""
+        """The view of the last cycle; None before the first."""
 
     def observe(self) -> AuditedCluster | None:
         """The cluster; None before the first cycle or while a view of it is known to be old."""

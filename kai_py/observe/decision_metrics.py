@@ -26,7 +26,7 @@ MOST_TIMES = 4
 """Gangs that were evicted so often within a day count together."""
 
 MAX_EVICTED_GANGS = 16_384
-"""Whose evictions are remembered, for a day."""
+"""Gangs whose evictions of the last day are remembered."""
 
 
 class DecisionMetrics:

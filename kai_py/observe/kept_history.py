@@ -40,7 +40,7 @@ SAVE_SHARES_SECONDS = 60.0
 SAVE_STARTUPS_PAUSE = 2.0
 """Seconds between two writes of failed starts, which are written a moment after they change."""
 MAX_SHARES_BYTES, MAX_STARTUPS_BYTES = 192 * 1024, 48 * 1024
-"""Of the annotations; all annotations of an object have 256 KiB."""
+"""The largest values of the annotations; all annotations of an object have 256 KiB."""
 MAX_SAMPLES_KEPT = 120
 
 

@@ -111,7 +111,7 @@ class ObjectAccess:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """As in a SubjectAccessReview."""
+        """The attributes as a SubjectAccessReview has them."""
         names = ("verb", "resource", "group", "namespace", "name")
         return {name: text for name in names if (text := getattr(self, name))}
 

@@ -19,22 +19,22 @@ MAX_ERROR_LENGTH = 200
 
 
 def action_key(name: str) -> str:
-    """What an added action is called among what may fail; no gang has such a key."""
+    """The key of an added action among all that may fail; no gang has such a key."""
     return f"action {name}"
 
 
 def score_key(name: str) -> str:
-    """The same of a score."""
+    """The key of a score."""
     return f"score {name}"
 
 
 def step_key(name: str) -> str:
-    """The same of a step of the cycle; one that failed is tried again in the next cycle."""
+    """The key of a step of the cycle; one that failed is tried again in the next cycle."""
     return f"step {name}"
 
 
 def queue_key(name: str) -> str:
-    """The same of a queue that is left out of the cycle."""
+    """The key of a queue that is left out of the cycle."""
     return f"queue {name}"
 
 
@@ -52,7 +52,7 @@ def failure_text(error: Exception) -> str:
 
 @dataclass
 class Extensions:
-    """Those of one cycle. ``aside``: keys that are left out; ``failed``: by key, in this cycle."""
+    """The extensions of a cycle: ``aside``, keys left out; ``failed``, by key, in this cycle."""
 
     aside: Set[str] = frozenset()
     failed: dict[str, SetAside] = field(default_factory=dict)

@@ -179,7 +179,7 @@ class Placement(Struct, frozen=True):
     gpus: tuple[SharedGpu, ...] = ()
     """The shared GPUs of which it gets a part."""
     former_gpus: tuple[SharedGpu, ...] = ()
-    """Those that its labels name now."""
+    """The shared GPUs that its labels name now."""
     create_claim: ClaimToCreate | None = None
     """A claim to be created for the pod first."""
     provision: tuple[str, ...] = ()
@@ -198,9 +198,9 @@ class Placement(Struct, frozen=True):
     """What these take on top of the pod's requests, in row units."""
     limits: Mapping[str, int] = {}
     named_queue: str = ""
-    """As in ``Terms``."""
+    """The queue that its own objects name; as in ``Terms``."""
     requests: Mapping[str, float] = {}
-    """As in ``Terms``."""
+    """Of a protected pod, what a resize could change; as in ``Terms``."""
 
     def consumer(self, claim: ClaimRef) -> ResourceClaimConsumerReference:
         """The consumer for which a claim of the pod is reserved: the pod, or its group."""

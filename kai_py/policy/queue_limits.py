@@ -67,7 +67,7 @@ class QuotaExceeded:
 def check_limits(
     usage: QueueUsage, queue: int, request: Floats, *, preemptible: bool
 ) -> QuotaExceeded | None:
-    """That ``request`` (resources,) exceeds ``max`` or deserved of ``queue``; None if neither."""
+    """How ``request`` (resources,) exceeds ``max`` or deserved of ``queue``; else None."""
     if preemptible and not usage.queues.has_max[queue]:
         return None
     exceeded = check_max(usage, queue, request)

@@ -23,7 +23,7 @@ from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member
 
 MAX_SAMPLES = 16
-"""Of a kind; the oldest go first."""
+"""Runtimes that are kept of each kind of pods; the oldest are dropped first."""
 
 MIN_SAMPLES, MIN_NAMED_SAMPLES = 3, 1
 """Fewer runtimes longer than the age of a pod say nothing about its end."""
@@ -140,7 +140,7 @@ class ExpectedEnds:
         return math.inf if runtime is None else member.bound_since + runtime
 
     def known_of(self, gangs: Iterable[Gang]) -> list[Gang]:
-        """Those of ``gangs`` of which the end of a pod may be known."""
+        """The gangs of whose pods an end may be known."""
         if not self.history:
             return [gang for gang in gangs if gang.expected_runtime is not None]
         return [g for g in gangs if g.expected_runtime is not None or not is_service(g)]

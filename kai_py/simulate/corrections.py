@@ -23,7 +23,7 @@ from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATE
 DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RESOURCE})
 """Kinds of names that a pod can do without, where nothing is like them."""
 MAX_QUEUES_TRIED = 3
-"""Of those that are like nothing that was named."""
+"""Queues that are tried where none is like the one that was named."""
 MAX_CREATED, CREATED_SIZE = 8, "1Gi"
 MAX_CLASSES_TRIED = 3
 REFERENCE_FIELDS = {

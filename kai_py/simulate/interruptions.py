@@ -28,7 +28,7 @@ DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionBy
 
 
 class Interruptions:
-    """Those of one simulation; ``on_lost`` is called with the uids of pods that go with a node."""
+    """Interrupts nodes; ``on_lost`` is called with the uids of the pods that are lost with one."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ class SimulationResult:
     evictions: dict[Action, int]
     cycles: int
     attempts: tuple[PodAttempt, ...] = ()
-    """Of all pods that were placed; those that still run end with the simulation."""
+    """The attempts of all pods that were placed; those that still run end with the simulation."""
     entitlement_samples: tuple[EntitlementSample, ...] = ()
     away_hours: dict[str, float] = field(default_factory=dict)
     """By group, the hours in which nodes were interrupted."""
@@ -292,5 +292,5 @@ def _free_gpus(snapshot: Snapshot) -> tuple[float, float]:
 
 
 def free_gpu_figures(free: Floats, total: Floats) -> tuple[float, float]:
-    """Of (nodes,) GPUs: those free on partly used nodes, and on the node with the most free."""
+    """GPUs free on partly used nodes, and on the node with the most free; arrays are (nodes,)."""
     return float(free[free < total].sum()), float(free.max(initial=0.0))

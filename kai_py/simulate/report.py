@@ -73,7 +73,7 @@ class SimulationReport:
     This is the cost of fragmentation, gang sizes and bounds.
     """
     fragmented: float
-    """Those that were free on partly used nodes: fragmentation."""
+    """The part that was free on partly used nodes: fragmentation."""
     jain_index: float
     waiting_times: WaitingTimes
     by_size: dict[str, WaitingTimes]

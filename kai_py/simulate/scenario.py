@@ -50,11 +50,11 @@ class NodeGroup(ApiModel):
     memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] = 2048
     labels: dict[str, str] = Field(default_factory=dict)
     price_per_hour: Annotated[float, Field(ge=0)] = 0.0
-    """Of one node, in whatever currency."""
+    """Price of one node, in any currency."""
     spot: bool = False
     """Counted apart in the costs, and labelled ``karpenter.sh/capacity-type: spot``."""
     interruptions_per_hour: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Of one node, at random times: it announces that it goes, goes, and another one comes."""
+    """Mean number for one node: it announces that it goes, goes, and another one comes."""
     notice_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     """From the announcement until the node is gone."""
     away_minutes: Annotated[float, Field(ge=0, le=1_000_000)] = 15.0

@@ -145,7 +145,7 @@ class GangTable:
                 self._changed[tracked.spec.key] = None
 
     def refresh(self, keys: Iterable[str]) -> None:
-        """What the table does not know of these gangs has changed."""
+        """Note that something outside of this table has changed that these gangs depend on."""
         self._changed.update(dict.fromkeys(keys))
 
     def check_access_again(self) -> None:
@@ -375,7 +375,7 @@ def _is_disrupted(before: Member, now: Member) -> bool:
 
 
 def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
-    """What sorts the pods of a gang."""
+    """The sort key of the pods of a gang."""
     member = tracked.member
     pod = member.pod
     return member.order, member.created, pod.namespace, pod.name, pod.uid

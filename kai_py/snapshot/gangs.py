@@ -86,7 +86,7 @@ class Member(Struct, frozen=True):
     bound_since: float
     charge: Charge
     labels: Mapping[str, str] = {}
-    """As rules between pods see them."""
+    """Its labels, by which rules between pods select it."""
     claims: tuple[ClaimRef, ...] = ()
     """In the order of ``shape.claims``, then that of its extended resources."""
     gpus: tuple[SharedGpu, ...] = ()
@@ -94,11 +94,11 @@ class Member(Struct, frozen=True):
     volumes_to_provision: tuple[str, ...] = ()
     """Volume claims whose volumes are created for the node that it gets."""
     unbound_volume_claims: tuple[ClaimRef, ...] = ()
-    """Those that get an existing volume, in the order of ``shape.volumes.volume_requests``."""
+    """Claims that get an existing volume, in the order of ``shape.volumes.volume_requests``."""
     attachments: tuple[Attachment, ...] = ()
     """Volumes that drivers attach to its node."""
     numa_zones: ZoneAmounts = ()
-    """What it got of which NUMA zone, if its node reports it."""
+    """The amounts that it got of each NUMA zone, if its node reports them."""
     order: int = 0
     may_preempt: bool = True
     waiting_for: str = ""
@@ -116,7 +116,7 @@ class Member(Struct, frozen=True):
     gated_by_us_only: bool = False
     """Our scheduling gate is the only one that it has."""
     group_reservation: GroupReservation | None = None
-    """Those of its claims that are reserved for its group."""
+    """Its claims that are reserved for its PodGroup."""
     failure_limits: tuple[FailureLimit, ...] = ()
     """How many evictions the workloads that own it survive."""
     relies_on: tuple[JoinedClaim, ...] = ()
@@ -132,7 +132,7 @@ class Member(Struct, frozen=True):
     claimed_amounts: Mapping[str, float] = {}
     """What its claims take of its node beside its requests, in row units."""
     queue: str = ""
-    """As its own objects name it, which may differ from that of its gang."""
+    """The queue that its own objects name, which may not be the queue of its gang."""
 
     @property
     def charged_gpus(self) -> float:
@@ -141,7 +141,7 @@ class Member(Struct, frozen=True):
 
     @property
     def claimed_gpus(self) -> float:
-        """Those of ``charged_gpus`` that are devices of claims: all, or none."""
+        """How many of ``charged_gpus`` are devices of claims: all, or none."""
         return self.charge.get(GPU, 0.0) if self.claims else 0.0
 
     def queue_beside(self, gang_queue: str) -> str:
@@ -188,13 +188,13 @@ class Gang(Struct, frozen=True, dict=True):
     gang_affinity: tuple[GangAffinity, ...] = ()
     """Preferred nodes."""
     expected_runtime: float | None = None
-    """Of its pods; None where it is unknown."""
+    """Seconds for which its pods run; None where that is unknown."""
     checkpoint_interval: float | None = None
     """How often they save their work; None or 0: never."""
     ageing: float | None = None
     """Time of waiting that counts as one point of priority; None: as its queue says."""
     provisioning_class: str | None = None
-    """Of the ProvisioningRequest made while it waits; None: as configured."""
+    """Class of the ProvisioningRequest made while it waits; None: as configured."""
     starts_in_part: bool = False
     """Some of its pods are created once others run."""
     placeholders: tuple[Member, ...] = ()
@@ -202,7 +202,7 @@ class Gang(Struct, frozen=True, dict=True):
     charged: bool = True
     """Whether its queue is charged with it; not where its namespace may not use that queue."""
     rule: str = ""
-    """What made these pods a gang, as people read it."""
+    """The rule by which these pods are a gang, as a text for people."""
     on_departure: DepartureTreatment | None = None
     """How it is treated when a node of it is about to go; None: as configured."""
     checkpoint_grace: float | None = None
@@ -263,12 +263,12 @@ class Gang(Struct, frozen=True, dict=True):
 
     @property
     def leaving(self) -> Charge:
-        """What of ``allocated`` will be free as soon as pods usually end."""
+        """What its terminating pods cost that are not overdue: it will soon be free."""
         return _total_charge([m for m in self.lingering if not m.overdue])
 
     @property
     def non_preemptible(self) -> Charge:
-        """What the non-preemptible ones of the bound and lingering pods cost."""
+        """What its bound and lingering pods cost that are not preemptible."""
         if not self.semi_preemptible:
             return {} if self.preemptible else self.allocated
         charged = (*self.bound, *self.lingering)

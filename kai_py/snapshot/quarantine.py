@@ -76,7 +76,7 @@ def reference(kind: str, changed: object) -> Owner:
 
 
 class Quarantine:
-    """What of which object could not be processed."""
+    """Objects that could not be processed, with the part that failed."""
 
     def __init__(self, on_failure: OnFailure = raise_failure) -> None:
         """Start empty."""

@@ -20,7 +20,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Account:
-    """What one queue is charged by resource, in how many charges altogether."""
+    """What one queue is charged by resource, and in how many charges in all."""
 
     charges: int = 0
     sums: dict[str, _Sum] = field(default_factory=dict)

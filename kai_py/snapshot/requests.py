@@ -74,7 +74,7 @@ def claimed_amounts(pod: Pod) -> Amounts:
 
 
 def beyond_pod_level(taken: Mapping[str, float], unused: Mapping[str, float]) -> Amounts:
-    """What comes on top of a pod's requests; of what the pod states as a whole, nothing does."""
+    """What is added to a pod's requests: nothing of a resource that it requests as a whole."""
     return {name: each for name, each in taken.items() if name not in unused}
 
 

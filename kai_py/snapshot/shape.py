@@ -195,7 +195,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def _constraints(pod: Pod) -> tuple[object, ...]:
-    """What of the pod itself a shape depends on, but for its ports."""
+    """All of the pod itself, except its ports, that its shape depends on."""
     spec = pod.spec
     return (
         [(each.resources, each.restart_policy) for each in spec.containers],
@@ -210,7 +210,7 @@ def _constraints(pod: Pod) -> tuple[object, ...]:
 
 
 def _identity(use: ClaimUse) -> tuple[object, ...]:
-    """What of a claim a shape depends on; of a shared or allocated claim, which it is."""
+    """All of a claim that a shape depends on: of a shared or allocated claim, which one it is."""
     uid = use.claim.metadata.uid if use.claim else ""
     return use.name, use.spec, uid, use.is_allocated, use.node_selector, use.containers
 

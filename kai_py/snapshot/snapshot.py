@@ -82,7 +82,7 @@ class Snapshot:
     queue_allocated: Mapping[str, Mapping[str, float]]
     """Queue name to what its bound pods cost, and those that linger."""
     queue_requested: Mapping[str, Mapping[str, float]]
-    """The same with pending pods."""
+    """Queue name to what its bound, lingering and pending pods cost."""
     queue_non_preemptible: Mapping[str, Mapping[str, float]]
     """The part of ``queue_allocated`` that cannot be preempted."""
     queue_leaving: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Snapshot:
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     """Node row to the ports in use on it, and whether their pod is terminating."""
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
-    """The same of volumes."""
+    """Node row to the volumes attached to it, and whether their pod is terminating."""
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Node name and driver to how many volumes the node takes."""
     attachments: Mapping[str, tuple[Attachment, ...]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Snapshot:
     available_volumes: tuple[AvailableVolume, ...] = ()
     """Existing volumes without a claim, the smallest first."""
     storage_capacities: tuple[NodeStorageCapacity, ...] = ()
-    """Of drivers that report how large a volume may be, and where."""
+    """The storage capacities that drivers report: how large a volume may be, and where."""
     nominations: Mapping[str, NominatedNode] = field(default_factory=dict)
     """Pod uid to the node reserved for it."""
     in_backoff: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Snapshot:
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Name to node label keys, coarse to fine."""
     known_names: NamesByScope = field(default_factory=dict)
-    """Of objects that pods may refer to."""
+    """Names of objects that pods may refer to."""
     gpu_sharing: GpuSharing = field(default_factory=GpuSharing)
     """GPUs that pods share; each counts in ``used`` as one whole GPU."""
     budgets: tuple[DisruptionBudget, ...] = ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httptools
 
 MAX_HEAD_BYTES = 256 * 1024
-"""Of a status line with its headers, of the size of a chunk, or of what follows the last chunk."""
+"""The longest status line with headers, size of a chunk, or trailer after the last chunk."""
 CLOSED = "the server closed the connection"
 
 

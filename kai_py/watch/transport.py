@@ -78,7 +78,7 @@ class ApiCall:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further headers; they may hold a token, so they are in no text about the call."""
     max_bytes: float = MAX_OBJECT_BYTES
-    """Of the answer, unless it is a list: memory must not grow with what never ends."""
+    """How much of an answer is read, unless it is a list: it could go on without end."""
 
     def __str__(self) -> str:
         return f"{METHODS[self.verb]} {self.path}"

@@ -134,7 +134,7 @@ def without_nulls(value: Any) -> Any:
 
 
 MAX_OBJECT_BYTES = 64 * 2**20
-"""Of an answer or event with one object: many times what etcd stores of one."""
+"""The largest answer or event with one object: many times what etcd stores of an object."""
 
 
 class LineSplitter:

@@ -40,7 +40,7 @@ class Request:
 
 Estimate = tuple[int, Size | None]
 FORMAT_LENGTH = 64
-"""Of the longest name of a format."""
+"""The length of the longest name of a format."""
 FORMAT_PATTERN = 128
 """The length that is assumed of a format's regular expression."""
 _OPAQUE = frozenset({"net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver"})

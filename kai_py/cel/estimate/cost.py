@@ -49,7 +49,7 @@ class _Local:
     size: Size | None = None
     entries: Size | None = None
     cost: int = 1
-    """Of each use."""
+    """The cost of each use."""
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ class Holder:
     gang: str
     queue: str
     consumed: Mapping[str, str]
-    """Of a share: the capacity it consumes."""
+    """The capacity that it consumes, if it is a share."""
     admin_access: bool
     """Has admin access, which allocates nothing."""
     units: int = 0

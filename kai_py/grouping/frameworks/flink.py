@@ -85,7 +85,7 @@ def _task_managers(found: Unstructured) -> int:
 
 
 def _parallelism(found: Unstructured, settings: Mapping[str, Any]) -> int:
-    """That of the job, else the default in its settings."""
+    """The parallelism of the job, else the default in its settings."""
     written = count_at(found.content, PARALLELISM, 0)
     default = _setting(settings, DEFAULT_PARALLELISM)
     if written or default is None:

@@ -77,7 +77,7 @@ class SettledCycle:
     steps: int = 0
     protected_by: Mapping[str, str] = field(default_factory=dict)
     all_gangs: Mapping[str, Gang] | None = None
-    """Those of the snapshot, which later snapshots share as long as no gang changes."""
+    """The gangs of the snapshot; later snapshots share the map as long as no gang changes."""
     ready: Set[str] = frozenset()
     """Keys of the gangs that could have a turn."""
     unplaced: tuple[Unplaced, ...] = ()

@@ -36,7 +36,7 @@ def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
 
 
 def without_victims(state: CycleState, gangs: Sequence[Gang]) -> Sequence[Gang]:
-    """Those of ``gangs`` for which no pods were found that may be evicted, though not yet."""
+    """The gangs for which no pods were found that may be evicted later."""
     if not state.postponed:
         return gangs
     return [gang for gang in gangs if _sentence(state, gang) != LOST_WORK]

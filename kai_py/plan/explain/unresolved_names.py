@@ -108,7 +108,7 @@ def _hint(
 
 
 def unresolved_names(snapshot: Snapshot, gang: Gang) -> tuple[UnresolvedName, ...]:
-    """Those of the gang's pending pods and of its topology, each once."""
+    """The names in the gang's pending pods and its topology that do not exist, each once."""
     return tuple(_names_of_gang(snapshot, gang, {}, at_most=None))
 
 

@@ -70,7 +70,7 @@ class ComputeDomains:
 
     @staticmethod
     def of(snapshot: Snapshot, devices: ClusterDevices) -> "ComputeDomains | None":
-        """Those of ``snapshot``; None where there are no channels or no cliques."""
+        """The domains of ``snapshot``; None where there are no channels or no cliques."""
         classes = devices.channel_classes()
         if not classes or not snapshot.nodes.label(CLIQUE).codes.any():
             return None

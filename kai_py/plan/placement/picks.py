@@ -108,7 +108,7 @@ class ResourcePicks:
 
 
 class CountedPicks:
-    """By the capacity of every node, counted for each choice.
+    """Picks by the capacity of every node, counted for each choice.
 
     With rules between pods one pod is picked for at a time, as it changes where the next may go.
     The first pod with a claim that pods share goes where all of them fit by resources, if that is

@@ -87,7 +87,7 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
 
 
 def members_of(group: Subgroup, members: Sequence[Member]) -> list[Member]:
-    """Those of ``members`` that belong to ``group`` or a subgroup below it."""
+    """The members that belong to ``group`` or a subgroup below it."""
     leaves = set(group.leaf_names())
     return [member for member in members if member.subgroup in leaves]
 

@@ -47,7 +47,7 @@ class SearchBackoff:
     def searches(
         self, action: Action, decisions: Decisions, future_idle: Floats
     ) -> BackedOffSearches:
-        """Those of ``action`` that still back off; ``future_idle``: (resources, nodes) now."""
+        """The searches of ``action`` that still back off; ``future_idle``: (resources, nodes)."""
         key = action, decisions
         if key not in self._searches:
             self._searches[key] = self._still_backing_off(action, decisions, future_idle)

@@ -65,13 +65,13 @@ class CycleState:
     statement: Statement
     placer: Placer
     turns: Turns
-    """Of the gangs, so that what fails in one stays there."""
+    """The turns of the gangs, so that a failure in one affects no other."""
     probes: int
     """Trial placements that searches for victims may still make in this cycle."""
     probes_per_gang: int
-    """How many of them in one search."""
+    """Trial placements that one search may make."""
     max_relocated_pods: int
-    """For one gang."""
+    """Pods that may be relocated for one gang."""
     staleness_grace: float
     """Seconds for which a gang may run below minMember, unless it says so itself."""
     reservation_seconds: float
@@ -104,14 +104,14 @@ class CycleState:
     cut: set[str] = field(default_factory=set)
     """Keys of gangs for which the budget of device searches did not suffice in this cycle."""
     cut_short: Mapping[str, int] = field(default_factory=dict)
-    """Gang key to the last cycle in which it did not."""
+    """Gang key to the last cycle in which that budget did not suffice."""
     search_cache: SearchCache = field(default_factory=SearchCache)
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
 
     departures: DepartureRules = DEFAULT_DEPARTURE_RULES
     """How gangs on nodes that are about to go are treated."""
     at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
-    """These gangs, by key."""
+    """Gangs on nodes that are about to go, by key."""
     checkpoints: list[CheckpointRequest] = field(default_factory=list)
     """Requests to save work."""
     checkpoint_ends: list[float] = field(default_factory=list)
@@ -121,11 +121,11 @@ class CycleState:
     starting: dict[str, GangStarting] = field(default_factory=dict)
     """Gangs whose pods are not ready, by key."""
     failed_starts: dict[str, FailedStart] = field(default_factory=dict)
-    """Those of them that are evicted for it."""
+    """Gangs that are evicted because their pods are not ready, by key."""
     avoided_nodes: tuple[AvoidedNode, ...] = ()
     """Nodes on which pods of several gangs did not get ready."""
     avoided_devices: tuple[AvoidedDevice, ...] = ()
-    """Devices with which they did not."""
+    """Devices with which pods of several gangs did not get ready."""
     infeasible_gangs: Collection[str] = frozenset()
     """Keys of gangs that do not fit even on empty nodes."""
 

@@ -94,7 +94,7 @@ class ClaimChoices:
     least: Floats
     usage: QueueUsage
     _known: dict[bytes, bool] = field(default_factory=dict, compare=False)
-    """What ``_allow`` said, by cost: most alternatives cost the same."""
+    """Answers of ``_allow`` by cost: most alternatives cost the same."""
 
     @classmethod
     def of(

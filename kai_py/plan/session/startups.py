@@ -76,7 +76,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """That a gang did not get ready on a node; ``time``: seconds since the epoch."""
+    """A gang did not get ready on a node; ``time``: seconds since the epoch."""
 
     time: float
     queue: str
@@ -100,7 +100,7 @@ class FailedStart:
 
 @dataclass(frozen=True, slots=True)
 class StartupRecord:
-    """What a new leader has to know; see ``Startups``."""
+    """The part of ``Startups`` that a new leader has to know."""
 
     since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     attempts: dict[str, Attempts] = field(default_factory=dict)

@@ -104,7 +104,7 @@ class Turns:
         return not (self.over or gang.key in self.failed or gang.key in self.aside)
 
     def eligible(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
-        """Those of ``gangs`` that may have a turn when they come up."""
+        """The gangs that may have a turn, each checked when it comes up."""
         return filter(self.may_plan, gangs)
 
     def of(self, gang: Gang) -> "Turn":
@@ -146,7 +146,7 @@ class Turns:
         self.fail_turn(gang.key, error)
 
     def fail_turn(self, key: str, error: Exception) -> None:
-        """The same for a gang, or an added action, by its key."""
+        """Set a gang, an added action or a step aside, by its key; as ``fail``."""
         if isinstance(error, CycleOverLimitError):
             self.over = True
             message = f"it took the most time of a cycle that was ended after {error.limit:g} s"

@@ -62,7 +62,7 @@ class EvictionLimits:
         per_day: int = 0,
         runtimes: RuntimeHistory | None = None,
     ) -> None:
-        """As of ``snapshot.now``."""
+        """The limits as they are at ``snapshot.now``."""
         self._snapshot, self._settling_time, self._per_day = snapshot, settling, per_day
         self._ends = ExpectedEnds(runtimes or RuntimeHistory(), snapshot.now)
         self.protected_by: dict[str, str] = {}
@@ -167,7 +167,7 @@ class EvictionLimits:
         return frozenset(key for key, count in counts if count >= self._per_day)
 
     def evictable(self, units: Iterator[Unit], evicted: Mapping[str, Evicted]) -> Iterator[Unit]:
-        """Those of ``units`` that may be evicted together with ``evicted`` (by pod uid)."""
+        """The units that may be evicted together with ``evicted`` (by pod uid)."""
         if self.is_unlimited:
             yield from units
             return

@@ -19,7 +19,7 @@ class PendingGangs:
     _pending: tuple[str, ...] = ()
 
     def updated(self, snapshot: Snapshot) -> "PendingGangs":
-        """Those of ``snapshot``: the same as long as no gang changes."""
+        """The pending gangs of ``snapshot``; the same object as long as no gang changes."""
         # Snapshots share the mapping as long as every gang in it is the same.
         if snapshot.gangs is self._gangs and snapshot.pending == self._pending:
             return self
@@ -32,7 +32,7 @@ class PendingGangs:
 
     @cached_property
     def tried(self) -> tuple[Gang, ...]:
-        """Those that may still be tried, as they have attempts left."""
+        """The gangs that have attempts left."""
         return tuple([gang for gang in self.all if not gang.attempts_exhausted])
 
     @cached_property
@@ -42,7 +42,7 @@ class PendingGangs:
 
     @cached_property
     def gated(self) -> tuple[Gang, ...]:
-        """Those with a pod that only our scheduling gate holds."""
+        """The gangs with a pod that only our scheduling gate holds."""
         return tuple([gang for gang in self.all if gang.has_our_gate])
 
     @cached_property

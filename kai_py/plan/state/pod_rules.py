@@ -45,7 +45,7 @@ class PodDecision(NamedTuple):
 
     @property
     def labels(self) -> Labels:
-        """Those of the pod."""
+        """The labels of the pod."""
         return self.member.labels
 
 

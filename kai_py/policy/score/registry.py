@@ -98,7 +98,7 @@ def score_definition(name: str) -> ScoreDefinition:
 
 
 class InvalidScoresError(ValueError):
-    """What a score returned is no score of the nodes that it was asked about."""
+    """A score returned something that is no score of the nodes in question."""
 
 
 OnScoreFailure = Callable[[str, Exception], None]

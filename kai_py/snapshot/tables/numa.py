@@ -50,7 +50,7 @@ class Alignment:
 
 
 def alignment(pod: Pod) -> Alignment | None:
-    """What of ``pod`` is aligned; None if nothing is. Raises QuantityError."""
+    """The requests of ``pod`` that are aligned; None if none is. Raises QuantityError."""
     spec = pod.spec
     guaranteed = is_guaranteed(pod)
     sidecars = [_aligned(c, guaranteed=guaranteed) for c in spec.init_containers if is_sidecar(c)]
@@ -73,7 +73,7 @@ def is_guaranteed(pod: Pod) -> bool:
 
 
 def observed_zones(pod: Pod) -> ZoneAmounts:
-    """What the pod got of which zone, as reported; () if nothing readable is reported."""
+    """The amounts that the pod got of each zone; () if nothing readable is reported."""
     text = pod.metadata.annotations.get(OBSERVED_ZONES_KEY)
     if not text:
         return ()

@@ -20,7 +20,7 @@ MAX_WEIGHT = 1e15
 
 
 MIN_PRIORITY, MAX_PRIORITY = -(2**31), 2**31 - 1
-"""As our CRD admits; queues of KAI have any int64."""
+"""The priorities that our CRD admits; a queue of KAI may have any int64."""
 
 MAX_LISTED = 8
 """Most queues that a message about a cycle lists."""

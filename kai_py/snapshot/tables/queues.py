@@ -99,7 +99,7 @@ class QueueInfo:
     evictions: tuple[EvictionRecord, ...] = ()
     """Past evictions as recorded in its status."""
     device_limits: tuple[DeviceLimit, ...] = ()
-    """What its rows by attribute count."""
+    """The devices that its rows by attribute count."""
     namespaces: NamespaceRule | None = None
     """Whose workloads it takes; None: all."""
     unlimited: bool = False
@@ -243,5 +243,5 @@ class QueueInfos:
         return (*found, default)
 
     def device_limits(self) -> Iterator[DeviceLimit]:
-        """What is counted by attributes of devices."""
+        """The devices that are counted by their attributes."""
         return (limit for spec in self._queues.values() for limit in spec.device_limits)
