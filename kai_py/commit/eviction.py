@@ -23,7 +23,7 @@ import logging
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
@@ -63,9 +63,17 @@ NOT_EVICTED = {
 """Outcomes for pods that are not, or not known to be, on a node."""
 
 
+class EvictionAnswer(NamedTuple):
+    """The server's answer; ``retry_after``: seconds that it asks to wait, else 0."""
+
+    outcome: EvictionOutcome
+    reason: str = ""
+    retry_after: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionResult:
-    """The outcome of an eviction; ``retry_after``: seconds the server asks to wait, else 0."""
+    """The outcome of an eviction; the other fields as of ``EvictionAnswer``."""
 
     eviction: Eviction
     outcome: EvictionOutcome
@@ -81,32 +89,27 @@ async def evict(access: ApiAccess, eviction: Eviction, max_grace: float) -> Evic
     reading = await read_pod_state(access, eviction.pod)
     if reading.state is not ReadState.BOUND or reading.pod is None:
         return EvictionResult(eviction, NOT_EVICTED[reading.state], reading.problem)
-    outcome, reason, retry_after = await evict_pod(access, reading.pod, eviction.reason, max_grace)
-    return EvictionResult(eviction, outcome, reason, retry_after)
+    answer = await evict_pod(access, reading.pod, eviction.reason, max_grace)
+    return EvictionResult(eviction, *answer)
 
 
-async def evict_pod(
-    access: ApiAccess, seen: Pod, reason: str, max_grace: float
-) -> tuple[EvictionOutcome, str, float]:
-    """Evict a pod that was read to be on a node, and write ``reason`` into its condition.
-
-    Returns the outcome, the server's message, and the seconds it asks to wait.
-    """
+async def evict_pod(access: ApiAccess, seen: Pod, reason: str, max_grace: float) -> EvictionAnswer:
+    """Evict a pod that was read to be on a node, and write ``reason`` into its condition."""
     pod = PodRef.of(seen.metadata)
     try:
         await access.call(lambda: _create_eviction(access, pod, _shortened(seen, max_grace)))
     except TooManyRequests as refusal:
-        return EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after
+        return EvictionAnswer(EvictionOutcome.BLOCKED, str(refusal), refusal.retry_after)
     # Conflict: the uid in the preconditions belongs to a pod that has been replaced.
     except (NotFound, Conflict) as refusal:
         state = (await read_pod_state(access, pod)).state
         outcome = EvictionOutcome.FAILED if state is ReadState.BOUND else NOT_EVICTED[state]
-        return outcome, str(refusal), 0.0
+        return EvictionAnswer(outcome, str(refusal))
     except ApiError as error:
-        return EvictionOutcome.FAILED, str(error), error.retry_after
+        return EvictionAnswer(EvictionOutcome.FAILED, str(error), error.retry_after)
     if not _leaves_at_once(seen):
         await write_eviction_reason(access, pod, reason)
-    return EvictionOutcome.EVICTED, "", 0.0
+    return EvictionAnswer(EvictionOutcome.EVICTED)
 
 
 def _leaves_at_once(pod: Pod) -> bool:

@@ -65,12 +65,12 @@ class ForcedEvictions:
     async def _evict(self, seen: Pod, reason: str) -> tuple[EvictionOutcome, str]:
         uid = seen.metadata.uid
         self._requested.add(uid)
-        outcome, detail, _ = await evict_pod(self.access, seen, reason, self.max_grace)
-        if outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED):
-            return outcome, "the pod is evicted"
-        if outcome is EvictionOutcome.BLOCKED:
+        answer = await evict_pod(self.access, seen, reason, self.max_grace)
+        if answer.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DELETED):
+            return answer.outcome, "the pod is evicted"
+        if answer.outcome is EvictionOutcome.BLOCKED:
             self._requested.discard(uid)
-        return outcome, f"the pod can't be evicted: {detail}"
+        return answer.outcome, f"the pod can't be evicted: {answer.reason}"
 
     async def _suspend(self, gang: Gang, reason: str) -> tuple[EvictionOutcome, str]:
         job = gang.owner

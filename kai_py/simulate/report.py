@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kai_py.api.times import HOUR
 from kai_py.simulate.goodput import PolicyFigures, policy_figures
@@ -92,8 +93,7 @@ def summarise(
     result: SimulationResult, others: Mapping[str, SimulationResult] = MappingProxyType({})
 ) -> SimulationReport:
     """The report of a simulation's result, compared with ``others`` by name of the policy."""
-    total = result.gpus * result.scenario.hours
-    used, idle, broken = _gpu_hours(result)
+    parts = _gpu_parts(result)
     queues = tuple(
         QueueReport(
             queue=name,
@@ -108,9 +108,9 @@ def summarise(
     return SimulationReport(
         hours=result.scenario.hours,
         gpus=result.gpus,
-        allocated=used / total if total else 0.0,
-        idle_while_waiting=idle / total if total else 0.0,
-        fragmented=broken / total if total else 0.0,
+        allocated=parts.allocated,
+        idle_while_waiting=parts.idle_while_waiting,
+        fragmented=parts.fragmented,
         jain_index=jain_index(
             queue.received / queue.entitled for queue in queues if queue.entitled > 0
         ),
@@ -163,15 +163,26 @@ def waiting_times(waits: Sequence[GangWait]) -> WaitingTimes:
     )
 
 
-def _gpu_hours(result: SimulationResult) -> tuple[float, float, float]:
-    used = idle = broken = 0.0
+class _GpuParts(NamedTuple):
+    """Parts of all GPU-hours, as of ``SimulationReport``."""
+
+    allocated: float = 0.0
+    idle_while_waiting: float = 0.0
+    fragmented: float = 0.0
+
+
+def _gpu_parts(result: SimulationResult) -> _GpuParts:
+    total = result.gpus * result.scenario.hours
+    if not total:
+        return _GpuParts()
+    used = idle = fragmented = 0.0
     ends = [moment.seconds for moment in result.moments[1:]] + [result.scenario.hours * HOUR]
     for moment, end in zip(result.moments, ends, strict=False):
         hours = (end - moment.seconds) / HOUR
         used += moment.used * hours
         idle += min(result.gpus - moment.used, moment.waiting) * hours
-        broken += moment.fragmented * hours
-    return used, idle, broken
+        fragmented += moment.fragmented * hours
+    return _GpuParts(used / total, idle / total, fragmented / total)
 
 
 def _by_size(waits: Sequence[GangWait]) -> dict[str, WaitingTimes]:

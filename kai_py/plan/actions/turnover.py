@@ -16,6 +16,7 @@ runtimes (``policy.runtime_history``); for other pods no gang waits. O(ends) per
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,14 @@ class _Claimed:
 
     amounts: Floats
     devices: float = 0.0
+
+
+class _Patience(NamedTuple):
+    """A gang waits at most ``seconds`` from ``since``; ``may_evict``: for pods to evict as well."""
+
+    since: float
+    seconds: float
+    may_evict: bool
 
 
 class Turnover:
@@ -88,18 +97,18 @@ class Turnover:
         shape, count = request.members[0].shape.number, len(request.members)
         if (shape, count, self._patience) in self._failed:
             return False
-        since, patience, is_due = self._patience_of(gang, request)
-        kind, until = (shape, count, patience), since + patience
+        patience = self._patience_of(gang, request)
+        kind, until = (shape, count, patience.seconds), patience.since + patience.seconds
         if until <= state.snapshot.now or kind in self._failed:
             return False
-        horizon = state.snapshot.now + patience
+        horizon = state.snapshot.now + patience.seconds
         ends = [end for end in self._ends_soon() if end.at <= horizon]
         found = self._rows_after_ends(gang, request.members, ends)
         if found is None:
             self._failed.add(kind)
             return False
         at, rows = found
-        if is_due:
+        if patience.may_evict:
             self._claim(gang, request.members, rows)
             self._reserve(gang, request, tuple(sorted(rows)), at)
         # If the pods do not end as expected, the gang does not wait any longer.
@@ -162,8 +171,8 @@ class Turnover:
                 found = rank, gang
         return None if found is None else found[1]
 
-    def _patience_of(self, gang: Gang, request: PlacementRequest) -> tuple[float, float, bool]:
-        """Since when, and for how many seconds at most, the gang waits, and whether it may evict.
+    def _patience_of(self, gang: Gang, request: PlacementRequest) -> _Patience:
+        """For how long the gang waits, and whether it may evict.
 
         A gang that may neither reclaim nor preempt could only have pods relocated for it.
         """
@@ -173,12 +182,13 @@ class Turnover:
         reclaimer = Reclaimer(queue, with_waiting, gang.is_preemptible(request.members))
         if self._may_reclaim and may_reclaim(quota.usage, reclaimer, quota.rules) is None:
             served = self._state.served.is_served(queue, compared_rows(cost, quota.rules))
-            patience = self._patience if served else min(self._patience, UNSERVED_PATIENCE)
-            return self._state.due.since(gang, self._state.snapshot.now), patience, True
+            since = self._state.due.since(gang, self._state.snapshot.now)
+            seconds = self._patience if served else min(self._patience, UNSERVED_PATIENCE)
+            return _Patience(since, seconds, may_evict=True)
         self._state.due.record_above_share(gang)
         lowest = self._state.lowest_evictable_priority(queue)
         preempts = self._may_preempt and lowest is not None and lowest < gang.priority
-        return gang.waiting_since, self._patience, preempts
+        return _Patience(gang.waiting_since, self._patience, preempts)
 
     def _ends_soon(self) -> list[PodEnd]:
         """Running pods that are expected to end in time, the first first."""

@@ -69,6 +69,15 @@ class _QueueSpot:
     budget: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Fallbacks:
+    """Keys of the ``gangs`` that fall back; the other fields as of ``CycleSpot``."""
+
+    gangs: set[str] = field(default_factory=set)
+    fallback_at: dict[str, float] = field(default_factory=dict)
+    over_budget: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class SpotChoices:
     """The gangs and shapes with choices of the last cycle, to be reused."""
@@ -86,12 +95,12 @@ class SpotChoices:
         if not uses:
             self._gangs, self._shapes, self._last = {}, {}, None
             return snapshot, CycleSpot(rules)
-        fell_back, waiting, over = _fallbacks(snapshot, rules, uses, queues)
+        fallbacks = _fallbacks(snapshot, rules, uses, queues)
         known, self._gangs = self._gangs, {}
         shapes, self._shapes = self._shapes, {}
         gangs, unchanged = dict(snapshot.gangs), True
         for key, use in uses.items():
-            effective = SpotUse.PREFER if key in fell_back else use
+            effective = SpotUse.PREFER if key in fallbacks.gangs else use
             gang, problem = gangs[key], problems.get(key, "")
             before = known.get(key)
             if before is not None and before[0] is gang and before[1:3] == (effective, problem):
@@ -106,7 +115,8 @@ class SpotChoices:
             gangs[key] = made
         if self._last is None or self._last[0] is not snapshot or not unchanged:
             self._last = snapshot, replace(snapshot, gangs=gangs)
-        return self._last[1], CycleSpot(rules, uses, waiting, over)
+        spot = CycleSpot(rules, uses, fallbacks.fallback_at, fallbacks.over_budget)
+        return self._last[1], spot
 
     def _keep(self, shape: Shape, use: SpotUse) -> None:
         self._shapes[shape.number % NUMBERS_PER_CHOICE, use] = shape
@@ -182,22 +192,20 @@ def _fallbacks(
     rules: SpotRules,
     uses: Mapping[str, SpotUse],
     queues: Mapping[str, _QueueSpot],
-) -> tuple[frozenset[str], dict[str, float], dict[str, str]]:
-    """Gangs that fall back; of the others when they may, or the queue without budget for them."""
+) -> _Fallbacks:
+    """Which gangs that are restricted to spot nodes fall back, and what the others wait for."""
     only = [snapshot.gangs[key] for key, use in uses.items() if use is SpotUse.ONLY]
     nodes = snapshot.nodes
     on_spot = spot_nodes(rules.labels, nodes)
     spot = {name for name, row in nodes.positions.items() if on_spot[row]}
-    fell_back: set[str] = set()
+    found = _Fallbacks()
     used: dict[str, float] = {}
     for gang in only:
         outside = [m for m in gang.bound if m.node and m.node not in spot]
         if outside:
-            fell_back.add(gang.key)
+            found.gangs.add(gang.key)
             budget = queues.get(gang.queue, _QueueSpot()).budget
             used[budget] = used.get(budget, 0.0) + _gpus(outside)
-    at: dict[str, float] = {}
-    over: dict[str, str] = {}
     for gang in sorted(only, key=lambda each: (each.waiting_since, each.key)):
         if not gang.pending:
             continue
@@ -206,18 +214,18 @@ def _fallbacks(
         if after is None:
             continue
         if snapshot.now < gang.waiting_since + after:
-            if gang.key not in fell_back:
-                at[gang.key] = gang.waiting_since + after
+            if gang.key not in found.gangs:
+                found.fallback_at[gang.key] = gang.waiting_since + after
             continue
         needed = used.get(rule.budget, 0.0) + _gpus(gang.pending)
         most = rule.fallback.max_gpus if rule.fallback is not None else None
         if most is not None and needed > most:
-            over[gang.key] = rule.budget
-            fell_back.discard(gang.key)
+            found.over_budget[gang.key] = rule.budget
+            found.gangs.discard(gang.key)
             continue
         used[rule.budget] = needed
-        fell_back.add(gang.key)
-    return frozenset(fell_back), at, over
+        found.gangs.add(gang.key)
+    return found
 
 
 def _fallback_after(gang: Gang, rule: _QueueSpot) -> float | None:
