@@ -1,11 +1,10 @@
 """A gang as a tree: its subgroups with minMember and topology, and the rule that formed it."""
 
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from kai_py.cli.output import say
+from kai_py.cli.sentences import folded, terminal_width
 from kai_py.grouping.gang import TopologyConstraint
 from kai_py.observe.gang_rows import TreeRow
 
@@ -17,8 +16,7 @@ WHOLE_GANG = "(whole)"
 
 def print_tree(title: str, facts: Sequence[str], tree: TreeRow) -> None:
     """Print a gang: its title, sentences about it, and its subgroups; folded on a terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in tree_lines(title, facts, tree, width=width):
+    for line in tree_lines(title, facts, tree, width=terminal_width(sys.stdout)):
         say(line)
 
 
@@ -42,16 +40,7 @@ def _lines(row: TreeRow, first: str, rest: str, width: int | None) -> Iterator[s
 
 
 def _folded(text: str, first: str, rest: str, width: int | None) -> list[str]:
-    if width is None:
-        return [first + text]
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return [first + text] if width is None else folded(text, width, first=first, rest=rest)
 
 
 def _description(row: TreeRow) -> str:

@@ -16,9 +16,7 @@ An unknown name in a filter is an error, not an empty table.
 import enum
 import math
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +33,7 @@ from rich.progress import Progress
 from kai_py.api.printable import UNPRINTABLE, printable, printable_json
 from kai_py.api.problems import nearest_path
 from kai_py.cli.errors import CommandError
+from kai_py.cli.sentences import folded, terminal_width
 
 
 class Output(enum.StrEnum):
@@ -123,7 +122,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     Nothing is printed without rows.
     """
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = terminal_width(sys.stdout)
     rows = [tuple(map(printable, row)) for row in rows]
     if not rows:
         return
@@ -152,13 +151,9 @@ def table_lines(
             cell + " " * (column - cell_len(cell)) + COLUMN_GAP
             for cell, column in zip(row[:-1], widths[:-1], strict=True)
         )
-        folded = (
-            textwrap.wrap(row[-1], text_width, break_long_words=False, break_on_hyphens=False)
-            if text_width
-            else [row[-1]]
-        )
-        yield (before + "".join(folded[:1])).rstrip()
-        for rest in folded[1:]:
+        last = folded(row[-1], text_width) if text_width else [row[-1]]
+        yield (before + "".join(last[:1])).rstrip()
+        for rest in last[1:]:
             yield " " * indent + rest
 
 
@@ -181,9 +176,9 @@ def _narrow_lines(
             continue
         below = zip(headings[kept:labelled], row[kept:labelled], strict=True)
         labelled_cells = [f"{name} {cell}" for name, cell in below if cell not in ("", "-")]
-        yield from _indented(", ".join(labelled_cells), width)
-        if has_sentences:
-            yield from _indented(row[-1], width)
+        lines = [", ".join(labelled_cells), *(row[-1:] if has_sentences else ())]
+        for text in lines:
+            yield from folded(text, width, first=COLUMN_GAP, rest=COLUMN_GAP)
 
 
 def _columns_that_fit(widths: Sequence[int], width: int) -> int:
@@ -194,18 +189,6 @@ def _columns_that_fit(widths: Sequence[int], width: int) -> int:
         if number and total > width:
             return number
     return len(widths)
-
-
-def _indented(text: str, width: int) -> list[str]:
-    """The lines of a text below a row; long names are not broken: they are for copying."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=COLUMN_GAP,
-        subsequent_indent=COLUMN_GAP,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def write_report(file: Path, page: str) -> None:
