@@ -136,7 +136,7 @@ class Planner:
         return kind in self._rules.kinds()
 
     def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Unstructured] | None:
-        """What reads of an owner what the rules for its kind name; None if metadata is enough."""
+        """A decoder of the fields that rules name of owners of a kind; None: only their metadata."""
         paths = self._rules.paths(kind)
         return unstructured_decoder(paths) if paths else None
 

@@ -19,7 +19,7 @@ PROTECTING_ANNOTATIONS = (
 )
 """Annotations of nodes that keep Karpenter and Cluster Autoscaler from removing them."""
 PROMISED_KEY = f"{GROUP}/promised"
-"""Annotation of nodes: which of those the scheduler has written, separated by commas."""
+"""Annotation of nodes: those of these annotations that we wrote, separated by commas."""
 
 
 class ProvisioningConfig(ApiModel):

@@ -67,7 +67,7 @@ class GpuGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationTemplate:
-    """What reservation pods run: an image whose entry point is kai-py."""
+    """The parts of reservation pods that are configured; the entry point of ``image`` is kai-py."""
 
     image: str
     service_account: str = RESERVATION_ACCOUNT

@@ -79,7 +79,7 @@ def _tokens(text: str) -> tuple[list[_Token], SyntaxFault | None]:
 
 
 def _unrecognised(text: str, position: int) -> str:
-    """What the lexer gives up: half an operator with what follows, or a text without its end."""
+    """The part that the lexer skips: half an operator with what follows, or an unclosed text."""
     if text[position] in "\"'":
         return text[position:].partition("\n")[0]
     return text[position : position + (2 if text[position] in "=&|" else 1)]

@@ -132,7 +132,7 @@ def _gang(context: PodContext) -> GangSpec:
 
 
 def _with_annotated_cliques(spec: GangSpec, found: Unstructured, owners: Owners) -> GangSpec:
-    """``spec``; what the PodGang leaves open, its annotations and those of PodCliques constrain."""
+    """``spec``, with topologies that annotations of the PodGang and of PodCliques add to it."""
     topology = _topology(found)
 
     def annotated(meta: ObjectMeta, group: Subgroup) -> Subgroup:

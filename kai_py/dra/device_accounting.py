@@ -37,7 +37,7 @@ from kai_py.snapshot.tables.queues import DeviceLimit
 COUNTING = "counting its devices"
 """What fails where a DeviceClass is set aside."""
 MAX_REQUESTS = 4_096
-"""Requests for which it is kept what their devices count as."""
+"""Requests for which the resources that their devices count as are cached."""
 
 
 @dataclass

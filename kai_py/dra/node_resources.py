@@ -81,7 +81,7 @@ NONE = NodeResources()
 
 
 def node_resources(allocation: AllocationResult, find: FindDevice) -> NodeResources:
-    """What the devices of an allocation take; those that are gone, or unreadable, take nothing."""
+    """What the devices of an allocation take of the node: nothing if gone or unreadable."""
     mapped: Amounts = {}
     per_pod: Amounts = {}
     per_container: Amounts = {}

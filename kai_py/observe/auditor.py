@@ -192,7 +192,7 @@ class Auditor:
             self._count.labels(kind.value).set(sum(each.kind is kind for each in lasting))
 
     def _tell(self, lasting: list[AuditFinding]) -> None:
-        """Log what has come and what has gone."""
+        """Log findings that are new, and those that are gone."""
         before = {each.identity: each for each in self.findings}
         now = {each.identity: each for each in lasting}
         for identity, finding in now.items():

@@ -165,7 +165,7 @@ class Explainer:
 
     @cached_property
     def _notes(self) -> Mapping[str, str]:
-        """What is known of gangs that run: what is held for them, what is not ready, what goes."""
+        """States of running gangs: capacity held for them, pods not ready, nodes about to go."""
         held = {each.gang: each.message for each in self.plan.holds}
         return held | self._unready | {each.gang: each.message for each in self.plan.at_risk}
 

@@ -34,7 +34,7 @@ class GangList:
 
 @dataclass(frozen=True, slots=True)
 class QueueList:
-    """Queues of a cycle; ``others``: by resource, what those have that are not shown."""
+    """Queues of a cycle; ``others``: by resource, what queues have that are not shown."""
 
     cycle: int
     queues: list[QueueRow]

@@ -88,7 +88,7 @@ def _entitlement(share: QueueShare) -> str:
 
 
 def _infeasible(share: QueueShare, plan: Plan) -> Iterator[str]:
-    """What of its requests can never run: GPUs, or else other resources."""
+    """The part of its requests that can never run: GPUs, or else other resources."""
     if not share.infeasible:
         return
     gpus = _gpus(share.infeasible)

@@ -89,7 +89,7 @@ def tenant_queues(rows: Iterable[QueueRow], seen: Visibility) -> Iterator[QueueR
 
 
 def other_queues(rows: Sequence[QueueRow], seen: Visibility) -> dict[str, float]:
-    """By resource, what the hidden queues have allocated, each without those below it."""
+    """By resource, the sum of what each hidden queue has allocated without the queues below it."""
     found: dict[str, float] = {}
 
     def add(queue: str, amounts: Mapping[str, float], sign: float) -> None:

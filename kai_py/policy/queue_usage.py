@@ -15,7 +15,7 @@ from kai_py.snapshot.tables.queue_tree import Index, QueueTable
 
 
 class QuotaBound(StrEnum):
-    """What bounds a queue: ``max``, or ``deserved`` for non-preemptible pods."""
+    """The bounds of a queue: ``max``, or ``deserved`` for non-preemptible pods."""
 
     MAX = "OverLimit"
     DESERVED = "NonPreemptibleOverQuota"
@@ -92,7 +92,7 @@ def copy_usage(usage: QueueUsage) -> QueueUsage:
 
 
 def exceeds(amount: Floats, bound: Floats) -> Bools:
-    """Where amounts are above bounds by more than sums of fractions are rounded; any shape."""
+    """Where amounts are above bounds by more than a rounding error; arrays of any shape."""
     return np.greater(amount, bound + tolerance(bound))
 
 

@@ -75,7 +75,7 @@ class ServedShare:
         return bool((entitled - received <= missing + 1e-9).all())
 
     def _rename(self, resources: tuple[str, ...], queues: tuple[str, ...]) -> None:
-        """Other resources or queues: what is known of those that stay is kept."""
+        """Use other resources or queues, and keep what is known of those that stay."""
         rows = {name: at for at, name in enumerate(self._names[0])}
         columns = {name: at for at, name in enumerate(self._names[1])}
         old = [
@@ -97,7 +97,7 @@ class ServedShare:
 
 @dataclass
 class DueTimes:
-    """Since when pending gangs are due, by key; inf for those that were only seen above it."""
+    """Since when pending gangs are due, by key; inf for those that have never been."""
 
     _since: dict[str, float] = field(default_factory=dict)
     _pending: Collection[str] = ()

@@ -20,7 +20,7 @@ PASSING_TAINTS = (
     "cloud.google.com/impending-node-termination",
     "remediator.kubernetes.azure.com/",
 )
-"""Prefixes of keys of taints that say what a node is going through, not what it is for."""
+"""Prefixes of keys of taints that tell the state of a node, not its purpose."""
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:

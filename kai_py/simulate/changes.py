@@ -64,7 +64,7 @@ def _label(document: Document) -> str:
 
 @contextmanager
 def _refusals(label: str) -> Iterator[None]:
-    """What keeps objects from being created becomes a ChangeError that names them."""
+    """Turn what keeps objects from being created into a ChangeError that names them."""
     try:
         yield
     except ChangeError:

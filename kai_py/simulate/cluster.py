@@ -44,7 +44,7 @@ REFERENCE_FIELDS = frozenset({"apiVersion", "kind", "name", "uid"})
 """What the API requires of an owner reference."""
 MAX_CYCLES_PER_INSTANT = 200
 MAX_DEADLINES = 64
-"""For which a run of cycles goes on though nothing in the cluster changes."""
+"""Deadlines for which cycles go on although nothing in the cluster changes."""
 
 
 @dataclass

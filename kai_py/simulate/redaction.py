@@ -66,7 +66,7 @@ KNOWN_KEYS = _words("""
 """Keys without a known domain that mean something to the scheduler, on objects and in settings."""
 
 _CHOICES = (*DepartureTreatment, *SpotUse, *Preemptibility, *ON_EVICTION, *ON_POD_LOSS)
-"""What annotations of ours, and queues, choose from."""
+"""Values from which our annotations, and queues, choose."""
 
 _WORDS = _words("""
     amd64 arm64 build build-preemptible chief default driver evaluator executor false gpu head
@@ -118,7 +118,7 @@ FIELD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 WORD = re.compile(r"[^\s/,:;=|@\"'(){}\[\]<>!&+*]+")
 STRING_OF_CEL = re.compile(r"\"[^\"]*\"|'[^']*'")
 ENDING = re.compile(r"(-(worker)?\d+)?-?$")
-"""What of a name is kept: its number, for SkyPilot with the word that tells a worker."""
+"""The part of a name that is kept: its number, and for SkyPilot the word that marks workers."""
 
 MAX_BRACKETS = 200
 """Most lists and objects in the JSON of an annotation: more could be nested too deeply."""

@@ -66,7 +66,7 @@ def without_amounts(key: ObjectKey, document: Document) -> Document:
 def workloads_without_pods(
     documents: Mapping[ObjectKey, Document], planner: Planner, now: float
 ) -> Iterator[RejectedObject]:
-    """What is said of each workload that was never applied and owns nothing.
+    """Problems of workloads that were never applied and own nothing.
 
     ``documents`` are completed: kinds whose controllers are played have their pods. ``now``: the
     time of the first cycle.

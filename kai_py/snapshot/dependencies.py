@@ -291,7 +291,7 @@ class DeletedOwners:
         return True
 
     def drop_unused(self) -> None:
-        """Drop those whose last pod is gone."""
+        """Drop the deleted owners whose last pod is gone."""
         for uid in tuple(self._deleted):
             if not self._has_pods(uid):
                 del self._deleted[uid]

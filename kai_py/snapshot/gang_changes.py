@@ -10,7 +10,7 @@ from kai_py.snapshot.gangs import Gang
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangChanges:
-    """What is known to have changed: the ``keys`` that differ between two maps of gangs by key."""
+    """The ``keys`` that are known to differ between two maps of gangs by key."""
 
     before: Mapping[str, Gang] = field(default_factory=dict)
     now: Mapping[str, Gang] = field(default_factory=dict)

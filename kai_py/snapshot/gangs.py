@@ -258,7 +258,7 @@ class Gang(Struct, frozen=True, dict=True):
 
     @cached_property
     def allocated(self) -> Charge:
-        """What the bound pods cost, and those that linger."""
+        """What its bound and lingering pods cost."""
         return _total_charge((*self.bound, *self.lingering))
 
     @property
@@ -384,5 +384,5 @@ class Gang(Struct, frozen=True, dict=True):
 
 
 def _total_charge(members: Sequence[Member]) -> Charge:
-    """What the pods cost together; pods of one shape share what they cost, so one needs no copy."""
+    """What the pods cost together; for a single pod its own charge, without a copy."""
     return members[0].charge if len(members) == 1 else total([m.charge for m in members])

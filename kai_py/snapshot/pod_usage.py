@@ -117,7 +117,7 @@ def pod_usage(
 
 
 def claimed_by(pod: Pod, placement: PodPlacement) -> Mapping[str, float]:
-    """What its claims take of its node beside its requests, by its status or as assumed."""
+    """What the pod's claims take of its node beside its requests, by its status or as assumed."""
     try:
         return claimed_amounts(pod) or placement.node_amounts
     except QuantityError:

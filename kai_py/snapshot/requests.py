@@ -58,7 +58,10 @@ def unused_pod_level(pod: Pod) -> Amounts:
 
 
 def claimed_amounts(pod: Pod) -> Amounts:
-    """What its claims take of the node beside its requests, by its status; raises QuantityError."""
+    """What a pod's claims take of its node beside its requests, by its status.
+
+    Raises QuantityError.
+    """
     if not pod.status.node_allocatable_resource_claim_statuses:
         return {}
     found: list[Amounts] = []

@@ -80,7 +80,7 @@ class Snapshot:
     """Keys of gangs with pods to place."""
     queues: tuple[QueueInfo, ...]
     queue_allocated: Mapping[str, Mapping[str, float]]
-    """Queue name to what its bound pods cost, and those that linger."""
+    """Queue name to what its bound and lingering pods cost."""
     queue_requested: Mapping[str, Mapping[str, float]]
     """Queue name to what its bound, lingering and pending pods cost."""
     queue_non_preemptible: Mapping[str, Mapping[str, float]]

@@ -276,7 +276,7 @@ WATCHED_BY_NAME: dict[tuple[str, str], Kind[Any]] = {
 
 
 def watched_as(document: Mapping[str, Any]) -> Resource[Any] | None:
-    """What the scheduler reads an object as, by its apiVersion and kind; None if it does not."""
+    """The resource as which the scheduler watches an object; None if it does not."""
     group, _, version = str(document.get("apiVersion", "")).rpartition("/")
     kind = WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))
     return kind.at(version) if kind is not None and version in kind.versions else None

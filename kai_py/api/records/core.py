@@ -379,7 +379,7 @@ class PodStatus(Record, frozen=True):
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
-    """Of the pod as a whole (KEP-5419), as are ``allocated_resources``."""
+    """Resources of the pod as a whole (KEP-5419), as are ``allocated_resources``."""
     allocated_resources: dict[str, QuantityText] = {}
 
 

@@ -107,7 +107,7 @@ class KaiReason(Record, frozen=True):
 
 
 class KaiSchedulingCondition(Record, frozen=True):
-    """That the group can't be scheduled on a node pool, and why; one per pool."""
+    """The group can't be scheduled on a node pool, and why; one condition per pool."""
 
     type: str = ""
     node_pool: str = ""

@@ -35,7 +35,7 @@ def pod_amount_errors(spec: Json, path: str) -> list[FieldError]:
 
 
 def node_amount_errors(status: Json) -> list[FieldError]:
-    """What an API server refuses of what a node says it has."""
+    """The amounts of a node that an API server refuses."""
     return [
         error
         for field in ("capacity", "allocatable")

@@ -25,7 +25,7 @@ ACTIONS: Mapping[Action, ActionFunction] = {
     Action.PREEMPT: preempt,
     Action.STALE: stale,
 }
-"""In the order in which they run: what evicts no pod comes first."""
+"""The actions in the order in which they run: those that evict no pod come first."""
 
 VICTIM_ACTIONS: Mapping[Action, VictimAction] = {
     Action.CONSOLIDATE: consolidate,

@@ -39,7 +39,7 @@ MAX_WAITING = 64
 """Gangs that wait at a time; further ones evict as if no pod ended."""
 
 UNSERVED_PATIENCE = 120.0
-"""Seconds for which gangs wait whose queue went without its share."""
+"""Seconds for which gangs wait if their queue has missed its share."""
 
 MAX_ENDS_AWAITED = 512
 """How many of the next ends a gang may wait for."""

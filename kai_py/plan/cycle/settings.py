@@ -16,7 +16,7 @@ from kai_py.policy.score.registry import WeightedScore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleSettings:
-    """What of the configuration a cycle follows; ``actions`` run in the order given.
+    """The configuration of a cycle; ``actions`` run in the order given.
 
     ``victim_probes``: trial placements of all searches for victims in a cycle, and of one search.
     ``max_relocated_pods``: for one gang. ``staleness_grace`` in seconds, as is

@@ -46,7 +46,7 @@ EXPLAINED = frozenset(
         Stage.NON_PREEMPTIBLE,
     }
 )
-"""Stages at which gangs are checked; also those of quota, which is checked before nodes are."""
+"""Stages at which gangs are checked, with those of quota, which comes before nodes."""
 
 
 @dataclass
@@ -205,7 +205,7 @@ def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> s
 
 
 def _most_text(most: str, having: int, total: int, nodes: str) -> str:
-    """That ``having`` of ``total`` nodes have ``most``, the largest amount; 0: none has any."""
+    """A clause: ``having`` of ``total`` nodes have ``most``, the largest amount; 0: none has it."""
     if not having:
         return f"no {nodes.removesuffix('s')} has any"
     if total == 1:

@@ -214,7 +214,7 @@ class CycleState:
 
     @cached_property
     def score_inputs(self) -> Hashable:
-        """What scores depend on beside the nodes: the frequent shapes, as those of pods to come."""
+        """What scores depend on beside nodes: the frequent shapes, expected of pods to come."""
         scoring = self.placer.shapes.scoring
         if scoring is None:
             return None

@@ -30,7 +30,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.pod_rules import PodCounts
 
 CountsKey = tuple[Selection, str, bytes]
-"""What is counted, by which label, on which nodes; all of them where that is empty."""
+"""What is counted, by which label, and on which nodes: on all where that is empty."""
 
 NO_POD = PodCounts({}, {}, {})
 

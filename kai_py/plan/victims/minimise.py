@@ -29,7 +29,7 @@ MAX_REPLICAS, MAX_NODES = 64, 512
 """The largest request of ``by_total_cost``: missing replicas, and nodes with candidates."""
 
 MAX_CANDIDATES, MAX_SETS = 12, 1024
-"""Of ``cheapest_set``: how many candidates are few, and how many subsets are tried."""
+"""The most candidates of ``cheapest_set``, and the most subsets that it tries."""
 
 
 def by_node_eviction_cost(replicas: ReplicaSteps, costs: EvictionCosts) -> Iterator[VictimUnit]:
