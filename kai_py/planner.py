@@ -136,7 +136,7 @@ class Planner:
         return kind in self._rules.kinds()
 
     def owner_decoder(self, kind: GroupKind) -> Callable[[bytes | Raw], Unstructured] | None:
-        """A decoder of the fields that rules name of owners of a kind; None: only their metadata."""
+        """A decoder of the fields that rules for a kind of owners name; None: metadata only."""
         paths = self._rules.paths(kind)
         return unstructured_decoder(paths) if paths else None
 

@@ -147,7 +147,7 @@ class Quota:
         return joint
 
     def usage_beside(self, gang: Gang, members: Sequence[Member]) -> QueueUsage:
-        """The usage to which a request is added, without what is already counted of what it owes."""
+        """The usage to which a request is added, without what is counted of what it owes."""
         if not gang.shares_claims:
             return self.usage
         owes = [joined for member in members for joined in member.owes]
