@@ -81,8 +81,7 @@ def kind_of(reference: OwnerReference) -> GroupKind:
 
 @lru_cache(maxsize=4096)
 def _group_kind(api_version: str, kind: str) -> GroupKind:
-    group, slash, _ = api_version.rpartition("/")
-    return GroupKind(group if slash else "", kind)
+    return GroupKind(api_version.rpartition("/")[0], kind)
 
 
 MAX_CHAIN_LENGTH = 10

@@ -76,8 +76,8 @@ def _by_key(
     found: dict[ObjectKey, Document] = {}
     for given in documents:
         document = {**given, "metadata": dict(given["metadata"])}
-        group, slash, _ = document["apiVersion"].rpartition("/")
-        if (group if slash else "", document["kind"]) in _CLUSTER_SCOPED:
+        group = document["apiVersion"].rpartition("/")[0]
+        if (group, document["kind"]) in _CLUSTER_SCOPED:
             document["metadata"].pop("namespace", None)
         elif not document["metadata"].get("namespace"):
             document["metadata"]["namespace"] = DEFAULT_NAMESPACE
@@ -118,10 +118,10 @@ def _references(document: Document) -> list[dict[str, Any]]:
 
 
 def _owner_key(reference: Mapping[str, Any], namespace: str) -> ObjectKey:
-    group, slash, _ = (reference.get("apiVersion") or "").rpartition("/")
+    group = (reference.get("apiVersion") or "").rpartition("/")[0]
     kind, name = reference.get("kind") or "", reference["name"]
-    scope = "" if (group if slash else "", kind) in _CLUSTER_SCOPED else namespace
-    return ObjectKey(group if slash else "", kind, scope, name)
+    scope = "" if (group, kind) in _CLUSTER_SCOPED else namespace
+    return ObjectKey(group, kind, scope, name)
 
 
 def _uid(key: ObjectKey) -> str:

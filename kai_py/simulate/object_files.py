@@ -55,11 +55,8 @@ class ObjectKey(NamedTuple):
 
 def key_of(document: Document) -> ObjectKey:
     """The key of an object that has a namespace where its kind needs one."""
-    meta = document["metadata"]
-    group, slash, _ = document["apiVersion"].rpartition("/")
-    return ObjectKey(
-        group if slash else "", document["kind"], meta.get("namespace") or "", meta["name"]
-    )
+    meta, group = document["metadata"], document["apiVersion"].rpartition("/")[0]
+    return ObjectKey(group, document["kind"], meta.get("namespace") or "", meta["name"])
 
 
 @dataclass(frozen=True, slots=True, order=True)
