@@ -8,7 +8,7 @@ VolumeBinding plugin).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement, Volume
 from kai_py.api.records.storage import (
@@ -56,63 +56,97 @@ NO_VOLUMES = PodVolumes()
 
 def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     """Resolve the PersistentVolumeClaims of ``pod``."""
-    if not pod.spec.volumes:
+    claimed = [(each, name) for each in pod.spec.volumes if (name := _claim_name(pod, each))]
+    if not claimed:
         return NO_VOLUMES
-    selectors: list[NodeSelector] = []
-    provision: list[str] = []
-    attached: dict[Attachment, Attachment] = {}
-    exclusive: list[str] = []
-    requests: list[tuple[VolumeRequest, ClaimRef]] = []
-    to_make: dict[VolumeToProvision, None] = {}
-    waiting, missing = "", None
-    for volume in pod.spec.volumes:
-        name = _claim_name(pod, volume)
-        if not name:
-            continue
-        claim = objects.volume_claim(pod.metadata.namespace, name)
+    found = _ResolvedClaims(pod, objects)
+    for volume, name in claimed:
+        found.resolve(volume, name)
+    return found.volumes()
+
+
+@dataclass(slots=True)
+class _ResolvedClaims:
+    """What the claims of a pod require, resolved one after the other."""
+
+    pod: Pod
+    objects: RecordingOwners
+    selectors: list[NodeSelector] = field(default_factory=list)
+    provision: list[str] = field(default_factory=list)
+    attached: dict[Attachment, Attachment] = field(default_factory=dict)
+    exclusive: list[str] = field(default_factory=list)
+    requests: list[tuple[VolumeRequest, ClaimRef]] = field(default_factory=list)
+    to_make: dict[VolumeToProvision, None] = field(default_factory=dict)
+    waiting_for: str = ""
+    missing: MissingObject | None = None
+
+    def resolve(self, volume: Volume, name: str) -> None:
+        """Add the claim called ``name``, which ``volume`` stands for."""
+        claim = self.objects.volume_claim(self.pod.metadata.namespace, name)
         if claim is None:
-            missing = missing if waiting else MissingObject(VOLUME_CLAIMS, name)
-            waiting = waiting or f'persistentvolumeclaim "{name}" not found'
-            continue
-        waiting = waiting or _unusable_reason(pod, volume, claim)
+            reason = f'persistentvolumeclaim "{name}" not found'
+            self._wait_for(reason, MissingObject(VOLUME_CLAIMS, name))
+            return
+        self._wait_for(_unusable_reason(self.pod, volume, claim))
         if READ_WRITE_ONCE_POD in claim.spec.access_modes:
-            exclusive.append(f"{claim.metadata.namespace}/{name}")
+            self.exclusive.append(f"{claim.metadata.namespace}/{name}")
         bound, storage = None, None
         if claim.spec.volume_name:
-            bound = objects.volume(claim.spec.volume_name)
-            waiting = waiting or _no_volume_reason(claim, bound)
-            selectors.extend(_places(bound))
+            bound = self._resolve_bound(claim)
         else:
-            storage = objects.storage_class(claim.spec.storage_class_name or "")
-            not_bound = _not_bound_reason(claim, storage)
-            if not_bound and not waiting and storage is None and claim.spec.storage_class_name:
-                missing = MissingObject(STORAGE_CLASSES, claim.spec.storage_class_name)
-            waiting = waiting or not_bound
-            if storage is not None and storage.provisioner == NO_PROVISIONER and not not_bound:
-                requests.append((_volume_request(claim), ClaimRef.of(claim.metadata)))
-            elif storage is not None and not not_bound:
-                provision.append(name)
-                selectors.extend((*_allowed_topologies(storage), *_selected_node(claim)))
-                to_make.update(_to_provision(claim, storage, objects))
+            storage = self._resolve_unbound(claim)
         found = _attachment(claim, bound, storage)
         if found is not None:
-            attached[found] = Attachment(found.driver) if _is_exclusive(pod, claim) else found
-    requests.sort(key=lambda item: (item[0].size, item[1].name))
-    requirements = VolumeRequirements(
-        tuple(attached.values()),
-        tuple(sorted(exclusive)),
-        tuple(request for request, _ in requests),
-        tuple(to_make),
-    )
-    return PodVolumes(
-        tuple(selectors),
-        tuple(provision),
-        waiting,
-        missing,
-        requirements,
-        tuple(attached),
-        tuple(claim for _, claim in requests),
-    )
+            shared = not _is_exclusive(self.pod, claim)
+            self.attached[found] = found if shared else Attachment(found.driver)
+
+    def volumes(self) -> PodVolumes:
+        """All of them together."""
+        requests = sorted(self.requests, key=lambda item: (item[0].size, item[1].name))
+        requirements = VolumeRequirements(
+            tuple(self.attached.values()),
+            tuple(sorted(self.exclusive)),
+            tuple(request for request, _ in requests),
+            tuple(self.to_make),
+        )
+        return PodVolumes(
+            tuple(self.selectors),
+            tuple(self.provision),
+            self.waiting_for,
+            self.missing,
+            requirements,
+            tuple(self.attached),
+            tuple(claim for _, claim in requests),
+        )
+
+    def _wait_for(self, reason: str, missing: MissingObject | None = None) -> None:
+        """Note what the pod waits for, if it is anything; the first reason counts."""
+        if reason and not self.waiting_for:
+            self.waiting_for, self.missing = reason, missing
+
+    def _resolve_bound(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        bound = self.objects.volume(claim.spec.volume_name)
+        self._wait_for(_no_volume_reason(claim, bound))
+        self.selectors.extend(_places(bound))
+        return bound
+
+    def _resolve_unbound(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        class_name = claim.spec.storage_class_name or ""
+        storage = self.objects.storage_class(class_name)
+        not_bound = _not_bound_reason(claim, storage)
+        lacks_class = storage is None and class_name
+        self._wait_for(
+            not_bound, MissingObject(STORAGE_CLASSES, class_name) if lacks_class else None
+        )
+        if storage is None or not_bound:
+            return storage
+        if storage.provisioner == NO_PROVISIONER:
+            self.requests.append((_volume_request(claim), ClaimRef.of(claim.metadata)))
+        else:
+            self.provision.append(claim.metadata.name)
+            self.selectors.extend((*_allowed_topologies(storage), *_selected_node(claim)))
+            self.to_make.update(_to_provision(claim, storage, self.objects))
+        return storage
 
 
 def _places(bound: PersistentVolume | None) -> Iterator[NodeSelector]:
