@@ -10,6 +10,7 @@ import numpy as np
 from kai_py.api.times import HOUR
 from kai_py.report.page import heading, html_page, paragraph, plot, table
 from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
+from kai_py.simulate.entitlement import QueueGpus
 from kai_py.simulate.goodput import PolicyFigures
 from kai_py.simulate.measurements import PodAttempt, SimulationResult
 from kai_py.simulate.report import (
@@ -179,10 +180,13 @@ def _shares(results: Mapping[str, SimulationResult]) -> str:
         for policy, result in results.items():
             title = queue if len(results) == 1 else f"{queue}, {policy}"
             hours = [sample.seconds / HOUR for sample in result.entitlement_samples]
-            shares = [sample.shares.get(queue, (0.0, 0.0)) for sample in result.entitlement_samples]
+            shares = [
+                sample.shares.get(queue, QueueGpus()) for sample in result.entitlement_samples
+            ]
+            allocated, entitled = zip(*shares, strict=True) if shares else ((), ())
             panels[title] = [
-                Curve("allocated", hours, [each[0] for each in shares], ALLOCATED, is_area=True),
-                Curve("entitled", hours, [each[1] for each in shares], ENTITLED),
+                Curve("allocated", hours, allocated, ALLOCATED, is_area=True),
+                Curve("entitled", hours, entitled, ENTITLED),
             ]
     left_out = len(queues) - len(shown)
     more = f" {left_out} queues that were entitled to less have no plot." if left_out else ""

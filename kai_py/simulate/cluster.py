@@ -78,7 +78,7 @@ class SimulatedCluster:
         self.planner = Planner(configuration)
         self.node_groups = {each.name: each for each in configuration.autoscaling.node_groups}
         self._collections = {
-            _storage(kind): Collection(kind, self._notify_planner) for kind in WATCHED
+            kind.permission: Collection(kind, self._notify_planner) for kind in WATCHED
         }
         self.changed = True
         self.next_deadline = math.inf
@@ -242,14 +242,10 @@ class SimulatedCluster:
         self.planner.builder.apply(kind.collection_name, old, new)
 
 
-def _storage(kind: Kind[Any]) -> str:
-    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-
-
 def _storage_of(document: Document) -> str:
     group = document["apiVersion"].rpartition("/")[0]
     kind = WATCHED_BY_NAME.get((group, document["kind"]))
-    return _storage(kind) if kind else f"{document['kind'].lower()}.{group}"
+    return kind.permission if kind else f"{document['kind'].lower()}.{group}"
 
 
 def _key(document: Document) -> tuple[str, str]:

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,12 +46,19 @@ def gang_rest(job: ScenarioJob, missing: int) -> GangRest:
     return GangRest(job.queue, job.gpus_per_pod, missing, least)
 
 
+class QueueGpus(NamedTuple):
+    """GPUs of a queue: those allocated, and those of its fair share or that it is entitled to."""
+
+    allocated: float = 0.0
+    due: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class EntitlementSample:
-    """GPUs of each queue at one time: allocated, and entitled to."""
+    """GPUs of each queue at one time, with those that it is entitled to."""
 
     seconds: float
-    shares: Mapping[str, tuple[float, float]]
+    shares: Mapping[str, QueueGpus]
 
 
 @dataclass(slots=True)
@@ -60,7 +68,7 @@ class EntitlementSamples:
     seconds: float
     samples: list[EntitlementSample] = field(default_factory=list)
 
-    def add(self, seconds: float, shares: Mapping[str, tuple[float, float]]) -> None:
+    def add(self, seconds: float, shares: Mapping[str, QueueGpus]) -> None:
         """Add the state at ``seconds`` if the last sample is old enough."""
         if not self.samples or seconds - self.samples[-1].seconds >= self.seconds / MAX_SAMPLES:
             self.samples.append(EntitlementSample(seconds, dict(shares)))
@@ -72,21 +80,21 @@ def queue_table(scenario: Scenario) -> QueueTable:
 
 
 def entitled_gpus(
-    queues: QueueTable, shares: Mapping[str, tuple[float, float]], waiting: Iterable[GangRest]
-) -> dict[str, tuple[float, float]]:
-    """By queue, GPUs allocated and entitled to; ``shares``: allocated and fair share."""
+    queues: QueueTable, shares: Mapping[str, QueueGpus], waiting: Iterable[GangRest]
+) -> dict[str, QueueGpus]:
+    """The GPUs to which each queue is entitled; ``shares``: by their fair shares."""
     by_queue = dict[str, Counter[GangRest]]()
     for gang in waiting:
         by_queue.setdefault(gang.queue, Counter())[gang] += 1
     own = np.zeros((1, len(queues)), np.float64)
     for name, at in queues.positions.items():
         if queues.is_leaf[at]:
-            allocated, fair = shares.get(name, (0.0, 0.0))
+            allocated, fair = shares.get(name, QueueGpus())
             fitting = _most_within(fair - allocated, by_queue.get(name, {}))
             own[0, at] = min(fair, allocated + fitting)
     entitled = queues.subtree_sums(own)
     return {
-        name: (shares.get(name, (0.0, 0.0))[0], float(entitled[0, at]))
+        name: QueueGpus(shares.get(name, QueueGpus()).allocated, float(entitled[0, at]))
         for name, at in queues.positions.items()
     }
 

@@ -18,6 +18,7 @@ from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.simulate.entitlement import (
     EntitlementSamples,
+    QueueGpus,
     entitled_gpus,
     gang_rest,
     queue_table,
@@ -264,8 +265,10 @@ class _Entitlements:
         used, demand = self._table.subtree_sums(used), self._table.subtree_sums(demand + used)
         fair = fair_share(self._table, self._total, demand, self._rules).fair
         waiting = (gang_rest(each.job, each.job.pods) for each in progress.waiting)
-        shares = {name: (float(used[0, row]), float(fair[0, row])) for name, row in rows.items()}
-        shares = entitled_gpus(self._table, shares, waiting)
+        fair_shares = {
+            name: QueueGpus(float(used[0, row]), float(fair[0, row])) for name, row in rows.items()
+        }
+        shares = entitled_gpus(self._table, fair_shares, waiting)
         for name, (received, entitled) in shares.items():
             progress.queues[name].received += received * hours
             progress.queues[name].entitled += entitled * hours

@@ -17,6 +17,7 @@ from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.entitlement import (
     EntitlementSample,
     EntitlementSamples,
+    QueueGpus,
     entitled_gpus,
     gang_rest,
 )
@@ -143,8 +144,8 @@ class Recorder:
     moments: list[UsageInterval] = field(default_factory=list)
     queues: dict[str, QueueTotals] = field(default_factory=dict)
     evictions: dict[Action, int] = field(default_factory=dict)
-    shares: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Allocated and entitled GPUs per queue since the last interval began."""
+    shares: dict[str, QueueGpus] = field(default_factory=dict)
+    """By queue, since the last interval began."""
 
     def record_arrival(self, arrival: Arrival) -> None:
         """A Job was created."""
@@ -172,7 +173,7 @@ class Recorder:
         for eviction in plan.evictions:
             self._record_eviction(eviction, now)
         shares = {
-            share.queue: (share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
+            share.queue: QueueGpus(share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
             for share in plan.queues
         }
         missing = (gang_rest(self.jobs[gang], pods) for gang, pods in self.missing.items())

@@ -60,7 +60,7 @@ def simulate(
                 clock.call_later(resync, cluster.wake)
         due = clock.next_due()
         due = deadline if due is None else min(due, deadline)
-        wait = cycle_seconds if cluster.changed else _seconds_until(due, clock.now(), cycle_seconds)
+        wait = cycle_seconds if cluster.changed else max(due - clock.now(), cycle_seconds)
         clock.advance(min(wait, end - clock.now()))
     record.finish(end)
     gpus = float(sum(kind.count * kind.gpus for kind in scenario.nodes))
@@ -76,11 +76,6 @@ def simulate(
         entitlement_samples=tuple(record.samples.samples),
         away_hours=interruptions.away_hours(end),
     )
-
-
-def _seconds_until(due: float, now: float, minimum: float) -> float:
-    """Seconds to the next event, at least ``minimum``."""
-    return max(due - now, minimum)
 
 
 def _set_up(cluster: SimulatedCluster, scenario: Scenario, record: Recorder) -> None:
