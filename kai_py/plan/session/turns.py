@@ -121,11 +121,9 @@ class Turns:
 
     def step(self, name: str, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The result of a part of the cycle; None if it fails, which undoes its decisions."""
-        trial = self.statement.trial()
         try:
-            return run(*args, **kwargs)
+            return self._undone_if_failed(run, *args, **kwargs)
         except Exception as error:
-            trial.__exit__()
             self.fail_turn(step_key(name), error)
             return None
 
@@ -133,13 +131,17 @@ class Turns:
         self, run: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> Exception | None:
         """Run it; the error if it fails, and is undone."""
-        trial = self.statement.trial()
         try:
-            run(*args, **kwargs)
+            self._undone_if_failed(run, *args, **kwargs)
         except Exception as error:
-            trial.__exit__()
             return error
         return None
+
+    def _undone_if_failed(self, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.statement.trial() as trial:
+            result = run(*args, **kwargs)
+            trial.keep()
+        return result
 
     def fail(self, gang: Gang, error: Exception) -> None:
         """Set the gang aside for an error; or, for a cycle over its limit, the gang it names."""
@@ -187,7 +189,7 @@ class Turn:
         self._turns.watch.begin("")
         if error is None:
             return False
-        self._trial.__exit__()
+        self._trial.undo()
         if not isinstance(error, Exception):
             return False
         self._turns.fail_turn(self._key, error)

@@ -23,9 +23,9 @@ class Trial:
     """A block of work that is undone at its end unless ``keep`` was called."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
-        """Not kept yet."""
+        """Not kept yet; ``undo`` may also be called before the end."""
         self.kept = False
-        self._undo = undo
+        self.undo = undo
 
     def keep(self) -> None:
         """Keep the work when the block ends."""
@@ -38,4 +38,4 @@ class Trial:
     def __exit__(self, *_: object) -> None:
         """End the block, and undo its work unless it is kept."""
         if not self.kept:
-            self._undo()
+            self.undo()
