@@ -159,8 +159,12 @@ class GangTransaction:
 
     def withdraw(self, reason: str) -> None:
         """Bind nothing any more and release the claims; without effect once binding has begun."""
-        self._problem = self._problem or reason
+        self._fail(reason)
         self._withdrawn.set()
+
+    def _fail(self, reason: str) -> None:
+        """Note why nothing may be bound, unless ``reason`` is empty; the first one counts."""
+        self._problem = self._problem or reason
 
     async def run(self) -> GangOutcome:
         """Run the transaction; every failure is in the outcome."""
@@ -210,7 +214,7 @@ class GangTransaction:
         async with self._limiter:
             created = await create_claim(self.access, pod, claim_to_create)
         if isinstance(created, ClaimFailure):
-            self._problem = self._problem or created.reason
+            self._fail(created.reason)
             return
         claim = self._created_claims[pod.uid] = ClaimRef.of(created.metadata)
         allocation = claim_to_create.claim.status.allocation
@@ -231,7 +235,7 @@ class GangTransaction:
             self._observed[uid] = None
             result = await reconcile_claim(self.access, desired, cached)
         if isinstance(result, ClaimFailure):
-            self._problem = self._problem or result.reason
+            self._fail(result.reason)
         else:
             self._observed[uid] = result
 
@@ -240,8 +244,7 @@ class GangTransaction:
             if self._problem:
                 return
             if desired.allocation is not None:
-                problem = await self._wait_until_mirrored(desired.claim, desired.allocation)
-                self._problem = self._problem or problem
+                self._fail(await self._wait_until_mirrored(desired.claim, desired.allocation))
 
     async def _wait_until_mirrored(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         if not await self.holders.wait_until_seen(claim, allocation, self.settings.mirror_timeout):
@@ -252,18 +255,15 @@ class GangTransaction:
         """Give way to a claim that has been allocated one of the devices meanwhile."""
         for desired in self._desired_claims:
             observed = self._observed.get(desired.claim.uid)
-            if (
-                not self._problem
-                and observed is not None
-                and observed.status.allocation is not None
-            ):
-                self._problem = self._conflict(desired.claim, observed.status.allocation)
+            allocation = observed.status.allocation if observed is not None else None
+            if not self._problem and allocation is not None:
+                self._fail(self._conflict(desired.claim, allocation))
 
     def _recheck_nodes(self) -> None:
         if self.find_node is None or self._problem:
             return
-        problems = (node_problem(n, then, self.find_node(n)) for n, then in self._nodes.items())
-        self._problem = next(filter(None, problems), "")
+        for name, planned in self._nodes.items():
+            self._fail(node_problem(name, planned, self.find_node(name)))
 
     def _conflict(self, claim: ClaimRef, allocation: AllocationResult) -> str:
         self._other_holders = tuple(self.holders.other_holders(claim, allocation))
@@ -276,7 +276,8 @@ class GangTransaction:
         results = await self._unless_withdrawn(waiting)
         unready = [each for each in results or () if each is not None]
         self._failed_devices = tuple(device for each in unready for device in each.devices)
-        self._problem = self._problem or (unready[0].reason if unready else "")
+        if unready:
+            self._fail(unready[0].reason)
 
     async def _unless_withdrawn(self, waiting: asyncio.Future[Result]) -> Result | None:
         """The result of ``waiting``; None if the gang is withdrawn first."""
@@ -304,7 +305,7 @@ class GangTransaction:
             if isinstance(value, str):
                 self._visible_gpus[placement.pod.uid] = value
             elif isinstance(value, GpuReservationError):
-                self._problem = self._problem or str(value)
+                self._fail(str(value))
             else:
                 raise value
 
@@ -325,8 +326,8 @@ class GangTransaction:
             return
         find = self.find_pod
         writes = (write_pod_status(self.access, p, find(p.pod)) for p in self.gang.pods)
-        problems = await together(writes)
-        self._problem = self._problem or next((each for each in problems if each), "")
+        for problem in await together(writes):
+            self._fail(problem)
 
     async def _undo(self) -> None:
         """Release all claims, except those of a pod that an earlier attempt has bound after all."""
