@@ -25,7 +25,7 @@ its version, or a fresh copy, proves the state of a claim.
 Sources: KEP-4381; kube-scheduler plugin dynamicresources (PreBind, Unreserve, PostFilter).
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -54,7 +54,7 @@ from kai_py.commit.claims.exact_writes import (
     send_patch,
 )
 from kai_py.commit.retry import TRANSIENT
-from kai_py.plan.plan import GangPlacement
+from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError, Conflict
 
@@ -102,30 +102,31 @@ class ClaimFailure:
 
 def desired_claims(gang: GangPlacement) -> tuple[DesiredClaim, ...]:
     """The desired state of every claim of a gang, in the order in which its pods mention them."""
-    claims: dict[str, ClaimRef] = {}
-    pods: dict[str, list[PodRef]] = {}
-    consumers: dict[str, dict[str, ResourceClaimConsumerReference]] = {}
-    nodes: dict[str, list[str]] = {}
-    allocations: dict[str, AllocationResult] = {}
+    users: dict[ClaimRef, list[Placement]] = {}
+    allocations: dict[ClaimRef, AllocationResult] = {}
     for placement in gang.pods:
-        allocations |= {new.claim.uid: new.allocation for new in placement.allocate}
-        allocated = (new.claim for new in placement.allocate)
+        allocated = {new.claim: new.allocation for new in placement.allocate}
+        allocations |= allocated
         for claim in dict.fromkeys((*allocated, *placement.reserve)):
-            claims[claim.uid] = claim
-            pods.setdefault(claim.uid, []).append(placement.pod)
-            consumer = placement.consumer(claim)
-            consumers.setdefault(claim.uid, {})[consumer.uid] = consumer
-            nodes.setdefault(claim.uid, []).append(placement.node)
+            users.setdefault(claim, []).append(placement)
     return tuple(
         DesiredClaim(
             claim=claim,
-            pods=tuple(pods[uid]),
-            consumers=tuple(consumers[uid].values()),
-            nodes=tuple(dict.fromkeys(nodes[uid])),
-            allocation=allocations.get(uid),
+            pods=tuple(each.pod for each in placements),
+            consumers=_consumers(claim, placements),
+            nodes=tuple(dict.fromkeys(each.node for each in placements)),
+            allocation=allocations.get(claim),
         )
-        for uid, claim in claims.items()
+        for claim, placements in users.items()
     )
+
+
+def _consumers(
+    claim: ClaimRef, placements: Iterable[Placement]
+) -> tuple[ResourceClaimConsumerReference, ...]:
+    """The consumers for which a claim is reserved; pods of one PodGroup have one together."""
+    consumers = (each.consumer(claim) for each in placements)
+    return tuple({each.uid: each for each in consumers}.values())
 
 
 def next_patch(
