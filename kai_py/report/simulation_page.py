@@ -10,7 +10,7 @@ import numpy as np
 from kai_py.api.times import HOUR
 from kai_py.report.page import heading, html_page, paragraph, plot, table
 from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
-from kai_py.simulate.entitlement import QueueGpus
+from kai_py.simulate.entitlement import EntitledGpus
 from kai_py.simulate.goodput import PolicyFigures
 from kai_py.simulate.measurements import PodAttempt, SimulationResult
 from kai_py.simulate.report import (
@@ -181,7 +181,7 @@ def _shares(results: Mapping[str, SimulationResult]) -> str:
             title = queue if len(results) == 1 else f"{queue}, {policy}"
             hours = [sample.seconds / HOUR for sample in result.entitlement_samples]
             shares = [
-                sample.shares.get(queue, QueueGpus()) for sample in result.entitlement_samples
+                sample.shares.get(queue, EntitledGpus()) for sample in result.entitlement_samples
             ]
             allocated, entitled = zip(*shares, strict=True) if shares else ((), ())
             panels[title] = [

@@ -46,8 +46,8 @@ def gang_rest(job: ScenarioJob, missing: int) -> GangRest:
     return GangRest(job.queue, job.gpus_per_pod, missing, least)
 
 
-class QueueGpus(NamedTuple):
-    """GPUs of a queue: those allocated, and those of its fair share or that it is entitled to."""
+class EntitledGpus(NamedTuple):
+    """GPUs of a queue: those allocated, and those of its fair share or its entitlement."""
 
     allocated: float = 0.0
     due: float = 0.0
@@ -58,7 +58,7 @@ class EntitlementSample:
     """GPUs of each queue at one time, with those that it is entitled to."""
 
     seconds: float
-    shares: Mapping[str, QueueGpus]
+    shares: Mapping[str, EntitledGpus]
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class EntitlementSamples:
     seconds: float
     samples: list[EntitlementSample] = field(default_factory=list)
 
-    def add(self, seconds: float, shares: Mapping[str, QueueGpus]) -> None:
+    def add(self, seconds: float, shares: Mapping[str, EntitledGpus]) -> None:
         """Add the state at ``seconds`` if the last sample is old enough."""
         if not self.samples or seconds - self.samples[-1].seconds >= self.seconds / MAX_SAMPLES:
             self.samples.append(EntitlementSample(seconds, dict(shares)))
@@ -80,8 +80,8 @@ def queue_table(scenario: Scenario) -> QueueTable:
 
 
 def entitled_gpus(
-    queues: QueueTable, shares: Mapping[str, QueueGpus], waiting: Iterable[GangRest]
-) -> dict[str, QueueGpus]:
+    queues: QueueTable, shares: Mapping[str, EntitledGpus], waiting: Iterable[GangRest]
+) -> dict[str, EntitledGpus]:
     """The GPUs to which each queue is entitled; ``shares``: by their fair shares."""
     by_queue = dict[str, Counter[GangRest]]()
     for gang in waiting:
@@ -89,12 +89,12 @@ def entitled_gpus(
     own = np.zeros((1, len(queues)), np.float64)
     for name, at in queues.positions.items():
         if queues.is_leaf[at]:
-            allocated, fair = shares.get(name, QueueGpus())
+            allocated, fair = shares.get(name, EntitledGpus())
             fitting = _most_within(fair - allocated, by_queue.get(name, {}))
             own[0, at] = min(fair, allocated + fitting)
     entitled = queues.subtree_sums(own)
     return {
-        name: QueueGpus(shares.get(name, QueueGpus()).allocated, float(entitled[0, at]))
+        name: EntitledGpus(shares.get(name, EntitledGpus()).allocated, float(entitled[0, at]))
         for name, at in queues.positions.items()
     }
 

@@ -17,8 +17,8 @@ from kai_py.api.times import HOUR
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.simulate.entitlement import (
+    EntitledGpus,
     EntitlementSamples,
-    QueueGpus,
     entitled_gpus,
     gang_rest,
     queue_table,
@@ -266,7 +266,8 @@ class _Entitlements:
         fair = fair_share(self._table, self._total, demand, self._rules).fair
         waiting = (gang_rest(each.job, each.job.pods) for each in progress.waiting)
         fair_shares = {
-            name: QueueGpus(float(used[0, row]), float(fair[0, row])) for name, row in rows.items()
+            name: EntitledGpus(float(used[0, row]), float(fair[0, row]))
+            for name, row in rows.items()
         }
         shares = entitled_gpus(self._table, fair_shares, waiting)
         for name, (received, entitled) in shares.items():

@@ -15,9 +15,9 @@ from kai_py.embedded.clock import SIMULATION_START
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.entitlement import (
+    EntitledGpus,
     EntitlementSample,
     EntitlementSamples,
-    QueueGpus,
     entitled_gpus,
     gang_rest,
 )
@@ -144,7 +144,7 @@ class Recorder:
     moments: list[UsageInterval] = field(default_factory=list)
     queues: dict[str, QueueTotals] = field(default_factory=dict)
     evictions: dict[Action, int] = field(default_factory=dict)
-    shares: dict[str, QueueGpus] = field(default_factory=dict)
+    shares: dict[str, EntitledGpus] = field(default_factory=dict)
     """By queue, since the last interval began."""
 
     def record_arrival(self, arrival: Arrival) -> None:
@@ -173,7 +173,7 @@ class Recorder:
         for eviction in plan.evictions:
             self._record_eviction(eviction, now)
         shares = {
-            share.queue: QueueGpus(share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
+            share.queue: EntitledGpus(share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0))
             for share in plan.queues
         }
         missing = (gang_rest(self.jobs[gang], pods) for gang, pods in self.missing.items())

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from kai_py.cli import main
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
-from kai_py.simulate.entitlement import GangRest, QueueGpus, entitled_gpus, queue_table
+from kai_py.simulate.entitlement import EntitledGpus, GangRest, entitled_gpus, queue_table
 from kai_py.simulate.fifo import simulate_fifo
 from kai_py.simulate.goodput import policy_figures
 from kai_py.simulate.scenario import arrivals, parse_scenario
@@ -229,20 +229,20 @@ def brute_entitlement(fair, allocated, gangs):
 )
 def test_a_queue_is_entitled_to_the_gangs_that_fit_whole(fair, allocated, gangs):
     table = queue_table(parse_scenario("nodes: [{name: n}]\nqueues: [{name: q}]"))
-    found = entitled_gpus(table, {"q": QueueGpus(allocated, fair)}, gangs)
+    found = entitled_gpus(table, {"q": EntitledGpus(allocated, fair)}, gangs)
     assert found["q"] == (allocated, pytest.approx(brute_entitlement(fair, allocated, gangs)))
 
 
 def test_a_share_of_a_hundred_million_gpus_in_thousandths_is_taken_to_be_filled():
     table = queue_table(parse_scenario("nodes: [{name: n}]\nqueues: [{name: q}]"))
     gangs = [GangRest("q", 0.001, 1, 1), *[GangRest("q", 1024, 100_000, 100_000)] * 3]
-    assert entitled_gpus(table, {"q": QueueGpus(0, 1.5e8)}, gangs)["q"] == (0, 1.5e8)
+    assert entitled_gpus(table, {"q": EntitledGpus(0, 1.5e8)}, gangs)["q"] == (0, 1.5e8)
 
 
 def test_a_parent_is_entitled_to_what_its_children_are():
     text = "nodes: [{name: n}]\nqueues: [{name: p}, {name: a, parent: p}, {name: b, parent: p}]"
     waiting = [GangRest("a", 1, 3, 3), GangRest("b", 8, 1, 1)]
-    shares = {"p": QueueGpus(3, 12), "a": QueueGpus(1, 6), "b": QueueGpus(2, 6)}
+    shares = {"p": EntitledGpus(3, 12), "a": EntitledGpus(1, 6), "b": EntitledGpus(2, 6)}
     found = entitled_gpus(queue_table(parse_scenario(text)), shares, waiting)
     assert found == {"p": (3, 6), "a": (1, 4), "b": (2, 2)}
 
