@@ -124,18 +124,15 @@ class DecisionMetrics:
     def keep_queues(self, plan: Plan) -> None:
         """Drop the series of queues that are gone: their names never end."""
         present = {share.queue for share in plan.queues}
-        gone = {(queue, size) for queue, size in self._waited if queue not in present}
-        for queue, size in gone:
-            self._wait_seconds.remove(queue, size)
-        self._waited -= gone
-        lost = {(queue, action) for queue, action in self._lost if queue not in present}
-        for queue, action in lost:
-            self._lost_gpu_seconds.remove(queue, action)
-        self._lost -= lost
-        evicted = {(queue, times) for queue, times in self._evicted if queue not in present}
-        for queue, times in evicted:
-            self._evicted_gangs.remove(queue, times)
-        self._evicted -= evicted
+        for metric, known in (
+            (self._wait_seconds, self._waited),
+            (self._lost_gpu_seconds, self._lost),
+            (self._evicted_gangs, self._evicted),
+        ):
+            gone = {(queue, label) for queue, label in known if queue not in present}
+            for queue, label in gone:
+                metric.remove(queue, label)
+            known.difference_update(gone)
 
 
 def size_label(pods: int) -> str:

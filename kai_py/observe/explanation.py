@@ -64,21 +64,21 @@ class Explanation:
     ``state`` is Running, Starting, Deleted, OtherScheduler, NoPods or the stage that stops it;
     ``message`` says why. ``queue_position`` counts from 1 among the ``queue_length`` pending gangs
     of the queue: higher priority first, with the ``ageing_points``, then older; 0 where the gang is
-    not pending.
+    not pending. A workload that is no gang of this scheduler has the defaults for the rest.
     """
 
     gang: str
     state: str
     message: str
-    queue: str
-    priority: int
-    min_members: int
-    bound: int
-    pods: int
-    queue_position: int
-    queue_length: int
-    nodes: tuple[str, ...]
-    queues: tuple[QueueLevel, ...]
+    queue: str = ""
+    priority: int = 0
+    min_members: int = 0
+    bound: int = 0
+    pods: int = 0
+    queue_position: int = 0
+    queue_length: int = 0
+    nodes: tuple[str, ...] = ()
+    queues: tuple[QueueLevel, ...] = ()
     limited_resources: tuple[QueueLevel, ...] = ()
     """The same levels for each other requested resource that one of these queues limits."""
     started: float = 0.0
@@ -230,7 +230,7 @@ def explain_subject(
     misnamed = misnamed_scheduler(snapshot, subject, name)
     if misnamed is not None:
         key = "/".join((misnamed.pod.namespace, *misnamed.owner))
-        return [explain_without_gang(key, OTHER_SCHEDULER, misnamed.message)]
+        return [Explanation(key, OTHER_SCHEDULER, misnamed.message)]
     key = deleted_gang_key(subject, name, decisions)
     return [explain_deleted(key, history(key))] if key else []
 
@@ -238,25 +238,7 @@ def explain_subject(
 def explain_deleted(key: str, history: tuple[Decision, ...]) -> Explanation:
     """A gang that no longer exists, of which only decisions are known."""
     queue = next((each.queue for each in history if each.gang == key), "")
-    return replace(explain_without_gang(key, DELETED, ""), queue=queue, history=history)
-
-
-def explain_without_gang(key: str, state: str, message: str) -> Explanation:
-    """A workload that is no gang of this scheduler."""
-    return Explanation(
-        gang=key,
-        state=state,
-        message=message,
-        queue="",
-        priority=0,
-        min_members=0,
-        bound=0,
-        pods=0,
-        queue_position=0,
-        queue_length=0,
-        nodes=(),
-        queues=(),
-    )
+    return Explanation(key, DELETED, "", queue=queue, history=history)
 
 
 def _is_limited(share: QueueShare, resource: str) -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
-from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_without_gang
+from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, account_of
@@ -30,7 +30,7 @@ def explain_absent(
     if workload is None or not workload["metadata"].get("uid") or _has_ended(workload):
         return None
     if workload["spec"].get("suspend"):
-        return explain_without_gang(_key(workload), NO_PODS, f"{SUSPENDED}.")
+        return Explanation(_key(workload), NO_PODS, f"{SUSPENDED}.")
     if 0 in (workload["spec"].get("parallelism"), workload["spec"].get("replicas")):
         return None
     owned = {
@@ -54,7 +54,7 @@ def explain_absent(
             "it has no pods: a quota, an admission webhook or another rule of the API server "
             f"may refuse them; {described} has the events of its controller."
         )
-    return explain_without_gang(key, NO_PODS, message)
+    return Explanation(key, NO_PODS, message)
 
 
 def is_suspended(explanation: Explanation) -> bool:
