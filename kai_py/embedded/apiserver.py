@@ -155,7 +155,6 @@ class ApiServer:
         A None removes a field. Nothing is written when nothing changes. The types of ``status``
         are not checked: it comes from this process.
         """
-
         meta = document["metadata"]
         current = self.stored(resource, meta["name"], meta.get("namespace", ""))
         present = resource.to_served(current)

@@ -119,7 +119,7 @@ class Kubelet:
             work.requeue_after(remaining)
             return
         self._elapsed(work, pod, "run")
-        work.api.patch_status(PODS, pod, _running(pod, node, work.now, restarts=0))
+        work.api.patch_status(PODS, pod, _running(pod, node, work.now))
         self._report_gpu(work, pod)
 
     def _report_gpu(self, work: Work, pod: Json) -> None:
@@ -182,7 +182,7 @@ def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
             yield key_of(pod)
 
 
-def _running(pod: Json, node: Json, now: float, *, restarts: int) -> Json:
+def _running(pod: Json, node: Json, now: float) -> Json:
     status = pod["status"]
     for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
         status = with_condition(status, {"type": kind, "status": "True"}, now=now)
@@ -193,23 +193,21 @@ def _running(pod: Json, node: Json, now: float, *, restarts: int) -> Json:
         "phase": "Running",
         "startTime": format_time(now),
         "conditions": status["conditions"],
-        "containerStatuses": [
-            _container_running(each, now, restarts) for each in pod["spec"]["containers"]
-        ],
+        "containerStatuses": [_container_running(each, now) for each in pod["spec"]["containers"]],
     }
     if host:
         changed |= {"hostIP": host, "hostIPs": [{"ip": host}]}
     return changed
 
 
-def _container_running(container: Json, now: float, restarts: int) -> Json:
+def _container_running(container: Json, now: float) -> Json:
     return {
         "name": container["name"],
         "image": container["image"],
         "imageID": "",
         "ready": True,
         "started": True,
-        "restartCount": restarts,
+        "restartCount": 0,
         "state": {"running": {"startedAt": format_time(now)}},
     }
 
