@@ -5,7 +5,8 @@ A term is resolved with the namespace and labels of its owner: "this pod's names
 so that they are counted once.
 
 Terms and pods find each other by label: a term that requires a value of some label is looked up by
-that pair, and only terms that require none are compared with every pod.
+that pair, one that requires a label by its name. Only terms that require neither are compared with
+every pod, of their namespaces if they name these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -210,10 +211,14 @@ class LabelPostings(Generic[Item]):
     def candidates(self, selection: Selection) -> list[Item]:
         """All that ``selection`` selects by label, and maybe others."""
         pairs = _required_pairs(selection)
-        if pairs is None:
-            return list(self._pods)
         found: dict[Item, None] = {}
-        for key, value in pairs:
+        if pairs is None:
+            label = _required_label(selection)
+            if not label:
+                return list(self._pods)
+            for items in self._values(label).values():
+                found.update(items)
+        for key, value in pairs or ():
             found.update(self._values(key).get(value, {}))
         return list(found)
 
@@ -234,48 +239,65 @@ class SelectionIndex(Generic[Item]):
 
     def __init__(self) -> None:
         """Start empty."""
-        self._by_pair: dict[tuple[str, str], dict[Item, Selection]] = {}
-        self._others: dict[Item, Selection] = {}
+        self._items: dict[Mark, dict[Item, Selection]] = {}
 
     def add(self, item: Item, selection: Selection) -> None:
         """Take in an item."""
-        pairs = _required_pairs(selection)
-        if pairs is None:
-            self._others[item] = selection
-            return
-        for pair in pairs:
-            self._by_pair.setdefault(pair, {})[item] = selection
+        for mark in _marks(selection):
+            self._items.setdefault(mark, {})[item] = selection
 
     def discard(self, item: Item, selection: Selection) -> None:
         """Forget an item."""
-        self._others.pop(item, None)
-        for pair in _required_pairs(selection) or ():
-            items = self._by_pair.get(pair, {})
+        for mark in _marks(selection):
+            items = self._items.get(mark, {})
             items.pop(item, None)
             if not items:
-                self._by_pair.pop(pair, None)
+                self._items.pop(mark, None)
 
     def selecting(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> list[Item]:
         """The items that select a pod."""
         return [
             item
-            for item, selection in self._candidates(labels)
+            for item, selection in self._candidates(namespace, labels)
             if selects(selection, namespace, labels, namespaces)
         ]
 
-    def matches_labels(self, labels: Labels) -> bool:
-        """Whether any selects a pod with these labels in some namespace."""
+    def may_select(self, namespace: str, labels: Labels) -> bool:
+        """Whether any selects such a pod, whatever the labels of its namespace are."""
         return any(
             all(each.matches_labels(labels) for each in selection)
-            for _, selection in self._candidates(labels)
+            for _, selection in self._candidates(namespace, labels)
         )
 
-    def _candidates(self, labels: Labels) -> list[tuple[Item, Selection]]:
-        found = list(self._others.items())
-        if self._by_pair:
-            for pair in labels.items():
-                found += self._by_pair.get(pair, {}).items()
+    def _candidates(self, namespace: str, labels: Labels) -> list[tuple[Item, Selection]]:
+        if not self._items:
+            return []
+        found: list[tuple[Item, Selection]] = []
+        for mark in (ANYWHERE, (*ANYWHERE, namespace)):
+            found += self._items.get(mark, {}).items()
+        for pair in labels.items():
+            found += self._items.get(pair, {}).items()
+            found += self._items.get(pair[:1], {}).items()
         return found
+
+
+Mark = tuple[str, ...]
+"""What every pod has that a selection selects, one of several: (label, value), (label,),
+("", namespace), or ``ANYWHERE`` where nothing is required."""
+ANYWHERE: Mark = ("",)
+
+
+def _marks(selection: Selection) -> Iterable[Mark]:
+    """The marks by which a selection is found; empty where nothing is selected."""
+    pairs = _required_pairs(selection)
+    if pairs is not None:
+        return pairs
+    label = _required_label(selection)
+    if label:
+        return ((label,),)
+    if selection and selection[0].namespace_selector is None:
+        return [(*ANYWHERE, namespace) for namespace in dict.fromkeys(selection[0].namespaces)]
+    return (ANYWHERE,)
 
 
 def _required_pairs(selection: Selection) -> Iterable[tuple[str, str]] | None:
@@ -292,6 +314,12 @@ def _required_pairs(selection: Selection) -> Iterable[tuple[str, str]] | None:
             if wanted.operator == "In":
                 return tuple(dict.fromkeys((wanted.key, value) for value in wanted.values))
     return None
+
+
+def _required_label(selection: Selection) -> str:
+    """A label that every selected pod has, with whatever value; "" if none is known."""
+    wanted = (each for s in selection if s.labels for each in s.labels.match_expressions)
+    return next((each.key for each in wanted if each.operator == "Exists"), "")
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

@@ -8,6 +8,7 @@ from kai_py.api.records.core import (
     LabelSelector,
     ObjectMeta,
     PartialObjectMetadata,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     SelectorRequirement,
@@ -161,13 +162,19 @@ def test_the_index_kept_is_the_index_built(changes):
 def test_pods_whose_labels_begin_to_matter_are_named(changes):
     table, pods, known = PodRuleTable(), {}, {}
     for uid, entry in changes:
-        named = set(table.set(uid, entry))
+        named = set(table.release(uid) if entry is None else table.set(uid, entry))
         pods.pop(uid, None)
         known.pop(uid, None)
         if entry is not None:
             pods[uid] = entry
+        for each in (uid, *sorted(named)):  # as they are derived
+            if each in pods:
+                meta = ObjectMeta(
+                    uid=each, namespace=pods[each].namespace, labels=pods[each].labels
+                )
+                table.labels_matter(Pod(metadata=meta))
         for each, pod_entry in pods.items():
-            matters = table._terms.matches_labels(pod_entry.labels)
+            matters = table._terms.may_select(pod_entry.namespace, pod_entry.labels)
             if pod_entry.ours and matters and not known.get(each, False):
                 assert each in named or each == uid
             known[each] = matters or known.get(each, False)

@@ -92,6 +92,8 @@ class PodRuleCounts:
         self._selections = SelectionIndex[Selection]()
         self._refusing: dict[DomainTerm, DomainCounts] = {}
         self._terms: dict[Shape, tuple[DomainTerm, ...]] = {}
+        self._placed_terms = SelectionIndex[DomainTerm]()
+        """Those of ``_placed_refusing`` with an owner, which no pod on a node owns."""
         self.is_counting = False
         """Whether there are counts that decisions have to keep up to date."""
 
@@ -102,7 +104,7 @@ class PodRuleCounts:
         ):
             # Most shapes: no rules of their own, and no labels by which others select them.
             return False
-        return bool(rules_of(shape)) or any(map(self._has_owner, self._terms_selecting(shape)))
+        return bool(rules_of(shape)) or bool(self._terms_selecting(shape))
 
     def rules(self, capacity: Capacity) -> PodRules:
         """The rules for pods that start now, or that wait for terminating pods."""
@@ -130,8 +132,7 @@ class PodRuleCounts:
 
     def refusing(self, shape: Shape) -> Sequence[DomainCounts]:
         """The pods whose required anti-affinity selects pods of the shape, per term."""
-        terms = self._terms_selecting(shape)
-        return [self._owners(term) for term in terms if self._has_owner(term)]
+        return [self._owners(term) for term in self._terms_selecting(shape)]
 
     def add(self, decision: PodDecision) -> None:
         """Count a decision of the statement."""
@@ -139,7 +140,10 @@ class PodRuleCounts:
         self._decisions[key] = decision
         self._postings.add(key, decision.labels)
         for term in rules_of(decision.member.shape).anti_affinity:
-            self._placed_refusing.setdefault(term, {})[key] = None
+            owners = self._placed_refusing.setdefault(term, {})
+            if not (owners or self._index.refusing.get(term, NO_POD).all):
+                self._placed_terms.add(term, term.selection)
+            owners[key] = None
         self._count(decision, 1)
 
     def undo(self, uid: str, *, placed: bool) -> None:
@@ -150,7 +154,10 @@ class PodRuleCounts:
             return
         self._postings.discard(key, decision.labels)
         for term in rules_of(decision.member.shape).anti_affinity:
-            self._placed_refusing[term].pop(key, None)
+            owners = self._placed_refusing[term]
+            owners.pop(key, None)
+            if not owners:
+                self._placed_terms.discard(term, term.selection)
         self._count(decision, -1)
 
     def _start_counting(self) -> None:
@@ -172,20 +179,16 @@ class PodRuleCounts:
                 self._refusing[term].add(row, now, later)
 
     def _terms_selecting(self, shape: Shape) -> tuple[DomainTerm, ...]:
-        """Terms of required anti-affinity that select pods of the shape, whoever owns them."""
+        """Terms of required anti-affinity, of pods on nodes or placed, that select the shape's."""
         if not (shape.namespace or shape.labels) or not self._index.refusing:
             return ()
+        self._start_counting()
         known = self._terms.get(shape)
         if known is None:
             found = self._index.terms.selecting(shape.namespace, shape.labels, self._namespaces)
             known = self._terms[shape] = tuple(found)
-            if known:
-                self._start_counting()
-        return known
-
-    def _has_owner(self, term: DomainTerm) -> bool:
-        """Whether any pod that owns the term is on a node or placed."""
-        return bool(self._index.refusing[term].all or self._placed_refusing.get(term))
+        placed = self._placed_terms.selecting(shape.namespace, shape.labels, self._namespaces)
+        return (*known, *placed) if placed else known
 
     def _owners(self, term: DomainTerm) -> DomainCounts:
         counts = self._refusing.get(term)

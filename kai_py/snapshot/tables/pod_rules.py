@@ -58,10 +58,11 @@ class PodRuleIndex:
 
     @cached_property
     def terms(self) -> SelectionIndex[DomainTerm]:
-        """The terms of ``refusing``, by the pods that they select."""
+        """The terms that pods on nodes own, by the pods that they select."""
         index = SelectionIndex[DomainTerm]()
-        for term in self.refusing:
-            index.add(term, term.selection)
+        for term, owners in self.refusing.items():
+            if owners.all:
+                index.add(term, term.selection)
         return index
 
 
@@ -97,11 +98,19 @@ class PodRuleTable(PodTable):
         self._selections = SelectionIndex[Selection]()
         self._refusing: dict[DomainTerm, _Counts] = {}
         self._terms = SelectionIndex[DomainTerm]()
+        self._mattering: dict[str, None] = {}
+        """Pods that were found to be refused by some term: further terms make no difference."""
         self._index: PodRuleIndex | None = None
 
     def labels_matter(self, pod: Pod) -> bool:
-        """Whether any pod may refuse this one by its labels."""
-        return self._terms.matches_labels(pod.metadata.labels)
+        """Whether any pod may refuse this one by its labels; remembered until it is asked again."""
+        meta = pod.metadata
+        matter = self._terms.may_select(meta.namespace, meta.labels)
+        if matter:
+            self._mattering[meta.uid] = None
+        else:
+            self._mattering.pop(meta.uid, None)
+        return matter
 
     def place(self, pod: DerivedPod) -> Uids:
         """Take in where a pod is; pods that it is the first to refuse are derived again."""
@@ -123,6 +132,7 @@ class PodRuleTable(PodTable):
 
     def release(self, uid: str) -> Uids:
         """The pod is gone or finished."""
+        self._mattering.pop(uid, None)
         return self.set(uid, None)
 
     def set(self, uid: str, entry: PodEntry | None) -> Uids:
@@ -227,6 +237,8 @@ class PodRuleTable(PodTable):
         for term in terms:
             for uid in self._postings.candidates(term.selection):
                 pod = self._pods[uid]
+                if uid in self._mattering or uid in found:
+                    continue  # its labels matter already
                 if pod.ours and all(each.matches_labels(pod.labels) for each in term.selection):
                     found[uid] = None
         found.pop(owner, None)
