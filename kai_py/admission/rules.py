@@ -70,7 +70,7 @@ def _check_queue(queue: QueueInfo, rest: Sequence[QueueInfo]) -> AdmissionVerdic
     others = [
         p.reason for p in problems if p.queue == queue.name and p.fault is not QueueFault.CYCLE
     ]
-    # What is above itself has no bounds from above: the cycle is all there is to say.
+    # In a cycle no queue is above another, so there are no bounds to compare with.
     bounds = [] if cycles else list(_deserved_above_max(queue, rest, checked.parents))
     sums = [] if cycles else list(_overcommitted(queue, rest))
     if queue.api_version == API_VERSION:
@@ -110,7 +110,7 @@ def _above_max(
                 f"{field_path(resource, 'max')} {amount_text(bound, resource)}; "
                 "lower the one or raise the other"
             )
-        # Not its own field: the queues above may form a cycle.
+        # ``parents`` has no cycles, which the fields of the queues above may form.
         ancestor = specs.get(parents[ancestor.name])
     return ""
 

@@ -105,7 +105,7 @@ def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaimNames | None
             return status.resource_claim_name
     if group is not None and entry.name in group.claim_names:
         return group.claim_names[entry.name]
-    # The group's claims are unknown where the group is.
+    # Where the group is unknown, so are its claims.
     return None if group is None and pod_group_of(pod) is not None else ""
 
 

@@ -117,7 +117,7 @@ def read_slot(slot: int) -> Closure:
         frame.cost += 1
         value = frame.slots[slot]
         if isinstance(value, CELRuntimeError):
-            # Another one: an error that is raised has this frame, and so the variable.
+            # A copy: the traceback of a raised error refers to this frame, which holds the value.
             raise CELRuntimeError(value.reason)
         return value
 

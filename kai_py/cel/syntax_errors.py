@@ -123,7 +123,7 @@ class _Scan:
     def _no_operand(self, at: int, before: str) -> SyntaxFault | None:
         token, top = self._tokens[at], self._top()
         if before in ("[", "{", ",") and top in ("list", "key"):
-            # ANTLR's sets for the elements of lists and maps are not known.
+            # What ANTLR would list here for elements of lists and maps is not known.
             return None
         expected = OPERANDS
         if top == "call" and before == "(":
@@ -151,7 +151,7 @@ class _Scan:
             self._nesting.append("call" if token.text == "(" else "index")
             self._wants_operand = True
         elif token.text == "?":
-            # That of an optional field is followed by a name.
+            # `.?` selects an optional field and begins no conditional.
             self._nesting += [] if self._tokens[at - 1].text == "." else ["choice"]
             self._wants_operand = True
         elif token.text == ":" and top in ("choice", "key"):

@@ -97,7 +97,7 @@ def _offered(names: Awaitable[Iterable[str]], incomplete: str) -> list[str]:
         async with asyncio.timeout(SECONDS):
             return await names
 
-    # Anything that is written, and any failure, would stand in the line that is being typed.
+    # Whatever is logged, printed or raised would end up in the line that is being typed.
     logging.disable(logging.CRITICAL)
     try:
         with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):

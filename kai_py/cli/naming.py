@@ -78,7 +78,7 @@ def context_namespace(kubeconfig: str, context: str) -> str:
             raise CommandError(str(error)) from error
         return "default"
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        # What is wrong with the file is reported by the connection.
+        # The connection will report what is wrong with the file.
         return "default"
     return _namespace_of(document, context) or "default"
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 def read_recorded(path: Path) -> Archive:
     """Read either kind of file; raises ArchiveError."""
-    # A missing file too: the archive's reader reports it.
+    # The archive's reader also reports a missing file.
     if not path.is_file() or zipfile.is_zipfile(path):
         return read_archive(path)
     try:

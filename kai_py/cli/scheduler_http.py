@@ -215,7 +215,7 @@ class _ProxyLink:
 
 
 def _refused(call: ApiCall, error: ApiError) -> CommandError:
-    # What the scheduler answers is no Status of the API server, and has no reason.
+    # Unlike the Status of an API server, an answer of the scheduler has no reason.
     if isinstance(error, StatusError) and not error.reason:
         text = str(error).removeprefix(f"{call}: {error.code} : ")
         return SchedulerAnswerError(text, exit_code=_exit_code(error.code))

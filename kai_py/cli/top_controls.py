@@ -100,7 +100,7 @@ class Controls:
             case Mode.FILTER:
                 return f"filter: {self.filter}▏  Enter keeps it, Esc clears it"
             case Mode.CONFIRM:
-                # First the keys: in a narrow terminal the end of the line is cut.
+                # The keys come first, as a narrow terminal cuts off the end of the line.
                 return f"y/n: evict the pods of {self.selected}? Its owner may create new ones"
             case Mode.LIST:
                 shown = f" ({self.filter[:FILTER_SHOWN]})" if self.filter else ""

@@ -84,7 +84,7 @@ class CallLimit:
         for namespace in tuple(self._waiting):
             if not self._may_take(namespace):
                 continue
-            # To the end: the next turn is another namespace's.
+            # Put back at the end, so that the next turn is another namespace's.
             turns = self._waiting.pop(namespace)
             turn = turns.popleft()
             if turns:

@@ -243,7 +243,7 @@ class Committer:
         wait = self._backoff.record_failure(gang, asyncio.get_running_loop().time())
         if self._backoff.failures(gang) >= MAX_CONSECUTIVE_FAILURES:
             self._assume_cache.back_off(gang, self._access.client.machine.now() + wait, reason)
-            # Others may have its capacity meanwhile, and its pods report why they wait.
+            # The next cycle gives its capacity to others and reports why its pods wait.
             self._wake(0.0)
         self._wake(wait)
         return wait

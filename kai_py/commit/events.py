@@ -142,7 +142,7 @@ class TokenBucket:
     def delay(self, now: float) -> float:
         """Take a token at ``now`` (seconds, any origin); returns the seconds to wait for it."""
         refill = (now - self._filled) * self._rate
-        # May go below zero: a token that is not there yet is taken in advance and waited for.
+        # May go below zero: a token may be taken in advance and is then waited for.
         self._tokens = min(self._burst, self._tokens + refill) - 1.0
         self._filled = now
         return max(0.0, -self._tokens / self._rate)

@@ -88,7 +88,7 @@ class Executor:
         supported = self._supported(plan)
         self.committer.commit(supported, now)
         with contained("reports"):
-            # No object says that it is evicted while evictions are held back.
+            # While evictions are held back, no object may say that it is being evicted.
             self._reports.update(replace(plan, evictions=supported.evictions), gangs)
 
     def _supported(self, plan: Plan) -> Plan:

@@ -298,7 +298,7 @@ class GangTransaction:
         if self._problem or self.gpu_reservations is None or not sharing:
             return
         visible = map(self.gpu_reservations.visible_gpus, sharing)
-        # All of them end before the gang is given up: none makes a reservation after that.
+        # Wait for all of them, so that none makes a reservation after the gang was given up.
         waiting = asyncio.gather(*visible, return_exceptions=True)
         results = await self._unless_withdrawn(waiting) or ()
         for placement, value in zip(sharing, results, strict=False):
@@ -380,7 +380,7 @@ class GangTransaction:
             if each.resource == POD_GROUPS and each.uid in leaving
         ]
         readings = await together(fence_group(self.access, each) for each in groups)
-        # Pods of the group that are being bound now add no reservation of their own.
+        # Other pods of the group that are being bound now rely on the group's reservation.
         shared = self.is_shared(desired.claim.uid)
         return frozenset(
             group.uid

@@ -36,7 +36,7 @@ LEASE_SECONDS = 30 * 24 * 3600.0
 or asleep would only take the cluster from its user. Another scheduler still sees who leads."""
 
 CONFIGURATION = Configuration(
-    # Its workloads are over in a minute, for which real ones would wait instead of evicting others.
+    # The demo's workloads end within a minute: with patience, none of them would be evicted.
     eviction=EvictionConfig(patience=0.0, settling_time=0.0, evictions_per_day=0),
     leader_election=LeaderElectionConfig(
         duration=LEASE_SECONDS, renew_deadline=LEASE_SECONDS - 3600.0

@@ -139,7 +139,7 @@ class ClusterAllocator:
         except AllocationError as error:
             return error.as_outcome()
         if isinstance(step.failure, AllocationError):
-            # A cached error names the claims and node of the first pod that met it.
+            # A cached error names the claims and node of another pod: find it again for this one.
             return self.allocate_uncached(claims, nodes[row], state)
         return step.failure
 

@@ -166,7 +166,7 @@ def unpublished_reference(
 def unpublished(expression: str, known: PublishedNames) -> Iterator[Unpublished]:
     """What a selector reads, or compares an attribute with, and no device has."""
     if DEVICE not in expression:
-        # It is not worth parsing.
+        # Saves parsing it: it reads nothing of the device.
         return
     compiled = compile_selector(expression)
     if isinstance(compiled, CompileError):

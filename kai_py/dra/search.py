@@ -166,7 +166,7 @@ class Search:
         self._stack.pop()
         if frame.key is not None:
             self._failed.add(frame.key)
-        # Only at the first dead end: most searches succeed without any, and both cost time.
+        # Not before the first dead end: most searches have none, and this takes time.
         if self._symmetry is None and self._stack:
             self._symmetry = Symmetry(self.search_state)
             if self._may_raise():

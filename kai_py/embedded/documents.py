@@ -24,7 +24,7 @@ Json: TypeAlias = dict[str, Any]
 
 def clone(value: Any) -> Any:
     """Return a deep copy of a JSON value."""
-    # Most values are plain: a look at them here costs less than a call for each.
+    # Most values are plain: checking them here is cheaper than a call for each.
     if isinstance(value, dict):
         return {
             key: clone(item) if isinstance(item, (dict, list)) else item

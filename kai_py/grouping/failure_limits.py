@@ -83,8 +83,8 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
     if per_index is not None:
         index = annotations.get(INDEX_ANNOTATION, "")
         failed = parse_int64(annotations.get(INDEX_FAILURES_ANNOTATION, "0")) or 0
-        # The count is that of the pod's creation, so the limit that it was admitted with is what
-        # was left then: what its tenant writes there later protects nothing.
+        # The failures are those at the pod's creation, and what was left then is the limit that
+        # it was admitted with: what its tenant writes there later protects nothing.
         remaining = 0 if action == "FailIndex" else max(per_index - failed, 0)
         cause = f"spec.backoffLimitPerIndex is {per_index}"
         yield _limit(link, remaining, cause, part=f"/{index}", most=remaining)
@@ -140,8 +140,8 @@ def _job_set(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
     most = _count(found, "spec.failurePolicy.maxRestarts", 0)
     left, cause = most - _job_set_restarts(found), f"spec.failurePolicy.maxRestarts is {most}"
     if action == "RestartJob" and most > 0:
-        # Losing any pod may make a Job fail. The pods of the other Jobs run on, and with them the
-        # limit that they were admitted with.
+        # The loss of any pod may fail its Job. Pods of the other Jobs keep running, with the limit
+        # that they were admitted with.
         job = below[0].owner.name
         return (replace(_limit(link, left, cause, most=most), counted_once=job),)
     return () if left > 0 else _also(below, link, cause)

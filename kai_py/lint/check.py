@@ -96,8 +96,8 @@ def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     """
     checked = [_read(text.removeprefix("\ufeff")) for text in texts]
     file = ManifestSet([manifest for part in checked for manifest in part.manifests])
-    # Rule by rule over all objects: a rule may look at other objects, corrected by the rules
-    # before.
+    # Each rule sees all objects before the next rule does: it may look at other objects, which
+    # the rules before it have corrected.
     for rule in RULES:
         for part in checked:
             for manifest in part.manifests:

@@ -106,7 +106,7 @@ def _merged(first: Decision, other: Decision) -> Decision:
 def _decision(event: SchedulerEvent) -> Decision | None:
     kind, annotations = KINDS.get(event.reason), event.metadata.annotations
     gang, subject = annotations.get(details.GANG, ""), event.involved_object
-    # Evictions of pods are repeated on their owner, for people.
+    # The Event of a pod's eviction is repeated on its owner, for people.
     if kind is None or not gang or (kind is DecisionKind.EVICTED and subject.kind != "Pod"):
         return None
     action = annotations.get(details.ACTION, "")

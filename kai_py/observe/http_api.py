@@ -141,7 +141,7 @@ class Api:
         view = self._view()
         seen = await visible_to_reader(request, view)
         tag = _tag(view.number)
-        # What a reader with rights of its own sees may change without a cycle.
+        # What a reader with limited rights sees may change without a new cycle.
         if seen is None and request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
         async with self._build_lock:
@@ -157,7 +157,7 @@ class Api:
         number, state, body = self._state
         if state is not None and number == self._view().number:
             return number, state, body
-        # The lock is held meanwhile: requests that come now share the next state.
+        # The caller holds the lock: requests that arrive meanwhile share the next state.
         await asyncio.sleep(max(self._paused_until - loop.time(), 0.0))
         view, started = self._view(), loop.time()
         state = await asyncio.to_thread(cluster_state, view)

@@ -77,7 +77,7 @@ async def stream_explanations(
     lines = _Lines(response, seen)
     await lines.send(ExplanationLine(explained=list(explanations)))
     found: asyncio.Queue[Suggestion] = asyncio.Queue()
-    # The search goes on where the reader has gone: its answer is kept for the next.
+    # The search goes on after the reader has left: its answer is kept for the next reader.
     search = asyncio.ensure_future(with_suggestions(explanations, suggest, found.put_nowait))
     while not search.done() or not found.empty():
         suggestion = await _next(found, search)

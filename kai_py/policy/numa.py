@@ -74,7 +74,7 @@ def replicas_by_zones(
         allocation = allocate_zones(node, free, alignment)
         if allocation is None:
             break
-        # A pod that takes nothing can be repeated without end.
+        # If a pod takes nothing, all further ones fit the same way.
         repeats = max_replicas - len(needs) if allocation.free == free else 1
         needs += [allocation.zone_count] * repeats
         free = allocation.free

@@ -61,7 +61,7 @@ class ServedShare:
         self._entitled = self._entitled * factor + self._fair * span
         self._now = now
         fair = self.due = usage.fair if due is None else np.minimum(usage.fair, due)
-        # What is deserved without limit is all that is requested, which other resources bound.
+        # A queue that deserves without limit is entitled to all it requests: nothing to measure.
         measured = np.isfinite(usage.queues.deserved) & np.isfinite(fair)
         self._allocated, self._fair = usage.allocated.copy(), np.where(measured, fair, 0.0)
 

@@ -169,7 +169,7 @@ def _unknown_reference(documents: Sequence[Document], workload: Document) -> _Re
     """The first name that its pods have and that does not exist, as far as such are known."""
     namespace = workload["metadata"].get("namespace", "")
     classes = {each["metadata"]["name"] for each in documents if each["kind"] == "PriorityClass"}
-    # Every namespace has one: there are none where they could not be read.
+    # Every namespace has an account: if none is here, they could not be read.
     accounts = {
         each["metadata"]["name"]
         for each in documents

@@ -103,7 +103,7 @@ def explain_cluster(
         history=partial(history.about, since=since),
     )
     absent = explain_absent(documents, subject, name)
-    # The controllers of a simulation make the pods that those of the cluster could not make.
+    # In the simulation, controllers make the pods that the cluster's controllers could not make.
     if absent is not None and (not found or not is_suspended(absent)):
         found = [replace(absent, history=history.about(absent.gang, since=since))]
     report.on_explained(found)

@@ -132,7 +132,7 @@ class _Made:
             return f"requests {pods:,} pods: at most {MAX_PODS:,} in all are created"
         meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
         if key.kind == STATEFUL_SETS.kind:
-            # Nothing becomes ready here: pods that are made once others are would never come.
+            # No pod becomes ready here, so those that wait for others to be ready would never come.
             document = with_spec(document, {"podManagementPolicy": "Parallel"})
         try:
             uid = self._cluster.create({**document, "metadata": meta})["metadata"]["uid"]

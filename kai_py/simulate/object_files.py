@@ -126,7 +126,7 @@ class _Part:
 
 def _values(content: bytes) -> Iterator[_Part]:
     if _JSON.match(content[:1000].decode(errors="replace")):
-        # Nearly always the file is one value, of up to a gigabyte: this is the fast reader.
+        # Nearly every file is one value, of up to a gigabyte, for which this reader is fastest.
         with contextlib.suppress(ValueError, RecursionError):
             yield _Part(1, msgspec.json.decode(content))
             return

@@ -62,7 +62,7 @@ def bound_patches(
     found: list[BoundPatch] = []
     patch: Patch = {}
     for raised in raises:
-        # Lists are replaced as a whole: each finds what the one before has changed.
+        # Patches replace whole lists, so each has to start from what the one before made.
         result = bound_patch(apply_merge_patch(queue, patch), raised)
         if result is None:
             return None

@@ -37,7 +37,7 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
     if not gang.bound:
         return gang
     records = admissions.all_terms([member.pod.uid for member in gang.bound])
-    # Pods that were adopted together have one record.
+    # Pods that were adopted together share one record.
     known = {
         (member.subgroup, id(record)): record
         for member, record in zip(gang.bound, records, strict=True)

@@ -107,7 +107,7 @@ class Assumptions(PodTable):
             self._node_amounts.pop(uid, None)
             self._nominations.pop(uid, None)
         elif pod.status.nominated_node_name and uid not in self._nominations:
-            # Its time begins with the next snapshot: here no clock is known.
+            # No clock is known here: the next snapshot sets the time.
             self._nominations[uid] = NominatedNode(pod.status.nominated_node_name, 0.0)
         return ()
 
@@ -201,7 +201,7 @@ class StuckTerminations(PodTable):
         if grace_ends is not None and grace > self._max_grace:
             self._runs_until[uid] = grace_ends.timestamp() - self._max_grace
         else:
-            # The grace of a pod that is deleted again is shortened.
+            # Another deletion of the pod may have shortened its grace period.
             self._runs_until.pop(uid, None)
         return ()
 
@@ -228,7 +228,7 @@ class StuckTerminations(PodTable):
 
     def on(self, placement: PodPlacement, uid: str) -> PodPlacement:
         """The placement of the pod, with what is known of its end."""
-        # What a scheduler evicted does not linger: its grace is known to be bounded.
+        # What a scheduler evicted is not lingering: its grace period is known to be bounded.
         if placement.lingering and uid in self._runs_until:
             return structs.replace(placement, terminating=False, lingering=False)
         if uid not in self._overdue:

@@ -139,7 +139,7 @@ class SnapshotBuilder:
         )
         touched = dict.fromkeys(chain.from_iterable(self._tables.pod_tables.assume(binding)))
         if pod.uid not in touched:
-            # Nothing that the pod names looks different: what is cached of it still holds.
+            # Nothing that the pod refers to has changed: what is cached of the pod still holds.
             self._place_pod(pod.uid)
         self._derive_all([touched])
 
@@ -213,7 +213,7 @@ class SnapshotBuilder:
         self._owner_kinds.drop_unneeded(self._dependencies)
         self._derive_later(tables.stuck_terminations.update(now))
         yield from self._derive_outdated()
-        # The memory of GPUs changes charges only, so that the state stays valid below.
+        # This changes only charges, so that ``state`` is still right below.
         state = tables.node_usage.snapshot()
         self._derive_later(tables.gpu_memory.update(state))
         yield from self._derive_outdated()

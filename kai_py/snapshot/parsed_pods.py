@@ -69,15 +69,15 @@ class ParsedPods(PodTable):
         """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes."""
         pod = as_resized(pod)
         cached = self._cached.get(pod.metadata.uid)
-        # A pod with a node may be another one than was parsed: it counts as it was admitted, and
-        # with what its kubelet has given it.
+        # A bound pod is parsed again when it has changed: it counts as it was admitted, and with
+        # what its kubelet has given it.
         if cached is not None and (cached.pod is pod or not pod.spec.node_name) and cached.is_valid:
             return cached
         owners = self._owners()
         try:
             return self._parse(pod, owners, ours=ours, labels_matter=labels_matter)
         finally:
-            # Also after a failure: a change of what it named so far is reason for another attempt.
+            # Also after a failure: when what it has looked up changes, another attempt is due.
             self._dependencies.set(pod.metadata.uid, owners.looked_up)
 
     def _parse(

@@ -128,7 +128,7 @@ def _uids(job: SuspendedJob, count: int | None) -> list[str]:
 def _pods(job: SuspendedJob, count: int | None) -> dict[str, Pod | None]:
     """The placeholders of a Job by uid; ``count``: None for one that stands for all its pods."""
     meta, template = job.metadata, job.spec.template
-    # A template may name a node, on which there is no pod of a suspended Job.
+    # A template may name a node, but no pod of a suspended Job is on it.
     spec = replace(template.spec, node_name="")
     owner = OwnerReference(
         api_version="batch/v1", kind="Job", name=meta.name, uid=meta.uid, controller=True

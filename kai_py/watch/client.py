@@ -84,7 +84,7 @@ class Client:
         path = resource.object(name, namespace, subresource)
         call = ApiCall("get", _counted(resource, subresource), path)
         record = await self._record(resource, call)
-        # Every field has a default: any JSON object would pass for an object without a node.
+        # As every field has a default, any JSON object would pass for an object without a node.
         if record.metadata.name != name or not record.metadata.uid:
             raise Malformed(f"{call}: the answer is not this object")
         return record
@@ -303,7 +303,7 @@ class Client:
             page = decode_page(body)
         except ValueError as error:
             raise Malformed(f"{call}: {error}") from error
-        # Any object would pass for an empty list, and an empty list proves that nothing is there.
+        # Any JSON object would pass for an empty list, which proves that nothing is there.
         if not page.metadata.resource_version:
             raise Malformed(f"{call}: a list without a resourceVersion")
         return page

@@ -186,7 +186,7 @@ class _Connection(asyncio.Protocol):
         if not self._reader.has_begun:
             self._answer.set_exception(ConnectionClosedError(str(exc or CLOSED)))
         elif exc is not None:
-            # What reading an answer raises is no reason to end more than the call.
+            # Whatever reading an answer raises must end only this call.
             error = exc if isinstance(exc, OSError) else AnswerError(f"no HTTP answer: {exc!r}")
             self._answer.set_exception(error)
         else:

@@ -157,7 +157,7 @@ async def _watchable(client: Client, root: str) -> frozenset[str] | ApiError:
     try:
         found = await _read(client, root, _Resources)
     except ApiError as error:
-        # A 404 as well: the server has just listed the group, so the answer is not its own.
+        # Even a 404: the server has just listed the group, so something else answered.
         return error
     return frozenset(
         resource.name for resource in found.resources if {"list", "watch"} <= {*resource.verbs}

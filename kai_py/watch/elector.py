@@ -201,7 +201,7 @@ class Elector:
         self._failure = ""
         if not held:
             return False
-        # From before the request was sent: the server may have written it that early.
+        # Counted from before the request was sent, as the server may have written it that early.
         self._leads_until = started + self._election.renew
         return True
 
@@ -282,7 +282,7 @@ class Elector:
             try:
                 await self._write(lease, released_spec)
             except Conflict:
-                # The last renewal was cancelled on its way and has been written all the same.
+                # The last renewal was cancelled while under way, but was written all the same.
                 name, namespace = self._election.name, self._election.namespace
                 lease = await self._client.get(LEASES, name, namespace=namespace)
             else:

@@ -56,7 +56,7 @@ class AnswerReader:
         self._since_body += len(data)
         try:
             self._parser.feed_data(data)
-        # A change of protocol (101), for which nothing asked, is no error to the parser.
+        # To the parser a change of protocol (101) is no error, but nothing has asked for one.
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._is_complete:
                 line, _, _ = data.partition(b"\r\n")
@@ -66,7 +66,7 @@ class AnswerReader:
         if self._doubt:
             raise AnswerError(self._doubt)
         if self._is_complete:
-            # It holds this object: without the cycle no garbage collection is needed.
+            # The parser refers to this object: a cycle would have to wait for garbage collection.
             del self._parser
             return self._answer()
         if self._since_body > MAX_HEAD_BYTES:
@@ -95,7 +95,7 @@ class AnswerReader:
         if self._is_complete or self._status:
             return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
-        # Of names that are no list of values, such as of a length, only one may come.
+        # Joined like a list of values: any other header, such as a length, may come only once.
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
@@ -137,7 +137,7 @@ def _too_long(most: float) -> str:
 def _unzipped(body: bytes, most: float) -> bytes:
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        # 0 stands for any length.
+        # 0 means no limit.
         unzipped = reader.decompress(body, 0 if math.isinf(most) else int(most) + 1)
     except zlib.error as error:
         raise AnswerError(f"an answer that can't be decompressed: {error}") from error

@@ -244,7 +244,7 @@ class Mirror:
             reflector = self._reflectors.get(kind)
             if resource is None:
                 self._stop(kind)
-            # A task is done after a 404; the kind is served again.
+            # The task has ended after a 404, and now the kind is served again.
             elif reflector is None or self._tasks[kind].done():
                 self._start(group, resource)
             elif reflector.resource.version != resource.version:
@@ -265,7 +265,7 @@ class Mirror:
         )
         before = self._reflectors.get(kind)
         if before is not None:
-            # Its objects are still those that the former one has read.
+            # Its objects are still those that the reflector before it has read.
             reflector.last_progress, reflector.listed = before.last_progress, before.listed
             reflector.seen_version = before.seen_version
         self._reflectors[kind] = reflector

@@ -129,7 +129,7 @@ class OwnerKindWatcher:
         self._on_readable(kind, readable=True)
 
     def _refuse(self, kind: GroupKind, reason: str) -> None:
-        # Any pod may name any text as the kind of its owner: what is known is not logged again.
+        # Pods may name any text as the kind of their owner, so the same reason is logged once.
         if self._reasons.get(kind) != reason:
             logger.info("%s owns pods of this scheduler but cannot be read: %s", kind, reason)
         self._wanted.pop(kind, None)

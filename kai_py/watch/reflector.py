@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
     async def _follow(self) -> None:
         if self._silent:
             await self._list(after_silence=True)
-            # The server answers, so there is nothing to wait for when the next silence ends.
+            # The server answers now: after the next silence there is nothing to wait for.
             self._silent, self._progressed = False, True
         if self.version:
             await self._watch()
@@ -193,7 +193,7 @@ class Reflector(Generic[T]):
         try:
             entries, version = await self._read_pages(limit=PAGE_SIZE)
         except Gone:
-            # In one page: the token of a second one would expire again.
+            # All in one page, as the token for a second page would expire again.
             entries, version = await self._read_pages(limit=0)
         if after_silence:
             self._judge_silence(entries)
@@ -260,7 +260,7 @@ class Reflector(Generic[T]):
         timeout = asyncio.timeout(None)
         try:
             async with timeout, self._transport.stream(call, idle=lifetime + IDLE_GRACE) as chunks:
-                # Only once the stream is open: a failed connection says nothing on what the server
+                # Not before the stream is open: a failed connection does not tell what the server
                 # supports.
                 self._initial_attempts -= initial
                 self._reset_timeout(timeout)
@@ -269,7 +269,7 @@ class Reflector(Generic[T]):
                     for line in _lines_of(call, lines, chunk):
                         listed = self._handle_line(call, line)
                         if listed:
-                            # What takes so long is work of ours, no silence of the server.
+                            # From here on it is our own work that takes time, not a silent server.
                             timeout.reschedule(None)
                             await self._replace_all(*listed)
                     self._reset_timeout(timeout)

@@ -129,7 +129,7 @@ class HttpTransport:
         await self._access.current()
         self._calls = Connections(self._connections)
         self._calls_by_proxy = _session(connections=self._connections)
-        # 0 is no limit: there is one watch per kind, and each holds a connection.
+        # 0 means no limit: each kind has one watch, which keeps a connection.
         self._watches = _session(connections=0)
         return self
 

@@ -53,8 +53,8 @@ class Interning:
         kind, strings = type(struct), self._strings
         for name in _names(kind):
             part = getattr(struct, name)
-            # Most fields are not set. An empty dict is an object of its own, all other empty
-            # values are one.
+            # Most fields are not set. Of empty values only dicts are worth interning: each is an
+            # object of its own.
             if not part and type(part) is not dict:
                 continue
             if type(part) is str:

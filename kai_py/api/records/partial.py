@@ -63,7 +63,7 @@ def _marked(record: T, unreadable: tuple[str, ...]) -> T:
 def _remove(document: Any, error: str) -> str:
     """Remove the field that the error names; its path, or "" where nothing would be left."""
     found = _PATH.search(error)
-    # Of a map the error does not say which entry is wrong: all of it goes.
+    # The error does not say which entry of a map is wrong, so the whole map goes.
     path = found.group(1).partition("[...]")[0] if found else ""
     steps: list[str | int] = [int(s) if s.isdigit() else s for s in _STEP.findall(path)]
     if not steps or steps == ["metadata"]:

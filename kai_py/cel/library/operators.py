@@ -154,7 +154,7 @@ def size(value: Value) -> int:
 
 
 def _register() -> None:
-    # In the order of cel-go's standard library: what several of them would take, the first binds.
+    # In the order of cel-go's standard library: the first overload that takes the arguments wins.
     declare("_+_(bytes, bytes) -> bytes", concatenate)
     declare("_+_(double, double) -> double", lambda a, b: a + b)
     declare("_+_(duration, duration) -> duration", lambda a, b: checked_duration(a.nanos + b.nanos))

@@ -156,7 +156,7 @@ class DeviceConflictResolver:
             return True  # one of them has started meanwhile
         other = conflict.earlier if claim == conflict.later else conflict.later
         reason = f"device {'/'.join(conflict.device)} is also allocated to claim {other}"
-        # Of an earlier attempt some may be terminating already.
+        # An earlier attempt may have evicted some of them already.
         staying = [pod for pod in bound if pod.metadata.deletion_timestamp is None]
         results = [await self.evictions.evict(pod, reason) for pod in staying]
         released = (EvictionOutcome.EVICTED, EvictionOutcome.DELETED)

@@ -89,7 +89,7 @@ class DeviceHolders:
             return
         for uid in list(self._claims):
             for conflict in self._conflicts_of(self._claims[uid]):
-                # Both claims report the pair: keep the one in which the other claim came first.
+                # Both claims report the pair: take only the report of the later one.
                 if self._came_first(conflict):
                     on_conflict(conflict)
 

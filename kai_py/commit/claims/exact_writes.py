@@ -147,7 +147,7 @@ async def _write_exactly(
     try:
         changed = change_object(body, change)
     except ProtobufError:
-        # A server, or a proxy before it, that speaks JSON only.
+        # The server, or a proxy in front of it, speaks only JSON.
         raise refusal from None
     return await access.call(
         lambda: access.client.replace(

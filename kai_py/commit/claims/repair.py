@@ -146,7 +146,7 @@ class PodRepair:
             )
             new = None if allocated is not None else allocation
             desired = DesiredClaim(damaged.claim, (damaged.pod,), (consumer,), (node,), new)
-            # The copy that was just read: what happens in between makes the write a conflict.
+            # Write against the copy that was read, so that any change since then is a conflict.
             result = await reconcile_claim(self.access, desired, claim)
             if not isinstance(result, ClaimFailure):
                 if allocated is not None:

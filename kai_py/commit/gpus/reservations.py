@@ -71,7 +71,7 @@ class GpuReservations:
         """
         self._check_container(placement.pod)
         gpus = [GpuGroup(placement.node, gpu.group) for gpu in sorted(placement.gpus)]
-        # All of them end before one that failed is reported: none makes a pod after that.
+        # Wait for all of them, so that none makes a pod after a failure was reported.
         found = await asyncio.gather(*map(self._reserve, gpus), return_exceptions=True)
         failures = [each for each in found if isinstance(each, BaseException)]
         if failures:
@@ -138,7 +138,7 @@ class GpuReservations:
                 f"{gpu}: no reservation pod can be made: the configuration names no image "
                 "(gpuSharing.image)"
             )
-        # One of that name is of an earlier attempt: the watch shows it.
+        # If it exists already, an earlier attempt made it; the watch shows it.
         with suppress(AlreadyExists):
             await retry_transient(
                 lambda: self.access.call(
@@ -152,7 +152,7 @@ class GpuReservations:
     async def release(self, gpu: GpuGroup, pod: PodRef) -> str:
         """Delete a reservation pod; returns why it is kept, "" when it is being deleted."""
         try:
-            # Not by label: a tenant may have removed that of a pod which uses the GPU.
+            # Not by label: a tenant may have removed the label of a pod that uses the GPU.
             on_node = await self.access.call(
                 lambda: self.access.client.list(
                     self.access.pods, field_selector=f"spec.nodeName={gpu.node}"

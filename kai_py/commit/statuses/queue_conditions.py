@@ -138,6 +138,6 @@ def _exceeded(share: QueueShare, bounds: Mapping[str, float]) -> Iterator[tuple[
     """Resources allocated above their bound: (resource, allocated, bound)."""
     for resource in sorted(share.allocated):
         allocated, bound = share.allocated[resource], bounds.get(resource, math.inf)
-        # Relative and absolute: amounts are sums of floats, and a bound may be 0.
+        # Relative, as amounts are sums of floats, and absolute, as a bound may be 0.
         if allocated > bound * (1 + TOLERANCE) + TOLERANCE:
             yield resource, allocated, bound

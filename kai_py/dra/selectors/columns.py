@@ -126,7 +126,7 @@ def column_keys(devices: Sequence[CELDevice], column: Column) -> list[Value]:
 def _attribute_keys(values: list[Value]) -> list[Value]:
     if set(map(type, values)) <= _PLAIN:
         return values
-    # The other types hash slowly, but the same few objects come again and again.
+    # Other types hash slowly, but few of the objects differ: each is hashed once.
     distinct = dict(zip(map(id, values), values, strict=True))
     keys = {number: _hashable(value) for number, value in distinct.items()}
     return [keys[id(value)] for value in values]
@@ -167,7 +167,7 @@ def _hashable(value: Value) -> Value:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
-        # In their order, which a loop over them sees.
+        # In insertion order, which a loop over the map sees.
         return tuple((key, _hashable(item)) for key, item in value.items())
     return (value.kind if isinstance(value, AttributeList) else type(value).__name__, value)
 

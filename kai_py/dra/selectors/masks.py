@@ -216,7 +216,7 @@ def _leaf(leaf: Leaf, table: DeviceTable) -> Mask:
             if cost > LIMIT and not leaf.whole:
                 raise CostLimitError
             if cost > max_cost:
-                # At once, as the next evaluation may be one too many.
+                # Stored at once: the next evaluation may exceed the allowance.
                 max_cost = encoding.costs[leaf] = cost
             outcome = cached[key] = _outcome(value)
         outcomes[group] = outcome

@@ -57,6 +57,6 @@ def attempt(expression: Expression, device: CELDevice) -> Outcome:
         known = _COSTLY[expression] = KnownOutcomes(expression)
     value, cost = known.attempt(expression, device)
     if isinstance(value, CELRuntimeError):
-        # Another one: an error that is raised has frames, and so what they hold.
+        # A copy: the traceback of a raised error keeps frames alive, with all that they hold.
         return CELRuntimeError(value.reason), cost
     return value, cost

@@ -110,7 +110,7 @@ class SettledCycle:
         if not known:
             return None
         is_whole = len(known) == len(state.snapshot.pending)
-        # Identity comes first, as comparing sets costs O(gangs) even for one and the same.
+        # Identity comes first: comparing sets costs O(gangs) even where both are the same object.
         same_ready = ready_keys is self.ready or ready_keys == self.ready
         if is_whole and gangs is self.all_gangs and same_ready:
             return known

@@ -120,7 +120,7 @@ class _DeviceNodes:
         """Whether any domain of ``level`` holds ``count`` pods of ``shape``."""
         first = self.empty_nodes.first(self.snapshot)
         if first is not None and not shape.has_claims:
-            # As in ``EmptyNodes``: mostly one of the domains of the first nodes does.
+            # Mostly one of the domains of the first nodes does, as in ``EmptyNodes``.
             found = self._by_resources(shape, first)
             if int(level.sums(found).max()) >= count:
                 return True

@@ -294,7 +294,7 @@ class CycleState:
         except Exception as error:
             self.turns.fail(gang, error)
             return evicted, None, self.quota.cost_of(())
-        # What a pod that relies on another is charged with depends on what else was placed.
+        # What a pod that shares a claim is charged with depends on what else was placed.
         if not gang.shares_claims:
             self._requests[gang.key] = found
         return found

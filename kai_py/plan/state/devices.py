@@ -327,7 +327,7 @@ class CycleDevices:
                 reachable = reachable & matches_selector(allocation.node_selector, nodes)
             if allocation is None and not use.is_allocated:
                 meta = None if use.claim is None else use.claim.metadata
-                # What its controller made of a template has a name that no manifest has.
+                # A claim that was made from a template has a generated name: show the pod's own.
                 if meta is None or meta.owner_references:
                     meta = ObjectMeta(name=use.name)
                 missing.append(ResourceClaim(metadata=meta, spec=self.narrowed_spec(use.spec)))

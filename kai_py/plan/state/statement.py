@@ -67,7 +67,7 @@ class Statement:
         self.changed_rows: list[int] = []
         self.placed: dict[str, Assignment] = {}
         self.evicted: dict[str, Evicted] = {}
-        # Not a method of this statement: the counts that it owns must not keep it alive.
+        # Not a bound method: the counts must not keep the statement that owns them alive.
         decided = partial(decided_pods, snapshot.nodes.positions, self.placed, self.evicted)
         self.pod_rules = PodRuleCounts(snapshot, decided)
         self._vectors: dict[int, Floats] = {}

@@ -88,7 +88,7 @@ def free_milli_by_node(
     order = np.argsort(rows, kind="stable")
     held = np.bincount(rows, minlength=len(idle_gpus))
     column = np.arange(len(rows)) - np.repeat(np.cumsum(held) - held, held)
-    # Labels of pods can name more shared GPUs than the node reports: the others are not there.
+    # Labels of pods may name more shared GPUs than the node reports: skip the others.
     real = column < devices
     parts[rows[order][real], column[real]] = np.round(
         np.maximum(free_fractions[order][real], 0.0) * WHOLE_GPU, DECIMALS

@@ -164,7 +164,7 @@ class SharedGpuTable:
             rows=rows,
             groups=self._groups[kept],
             index=self._index[kept],
-            # No pod joins others on a GPU that may be given away.
+            # On a GPU that may be given away no pod can join: it counts as full.
             used=np.where(exposed, np.maximum(used, each), used),
             releasing=np.where(
                 exposed, 0.0, sums[self._RELEASING_FRACTION] * each + sums[self._RELEASING_MIB]

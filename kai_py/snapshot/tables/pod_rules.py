@@ -141,7 +141,7 @@ class PodRuleTable(PodTable):
         if before == entry:
             return ()
         if entry is not None:
-            # New terms first: what both have is not given up in between.
+            # New terms first, so that those in both entries are never dropped in between.
             for selection in entry.selections:
                 self._select(selection)
             new_terms = [term for term in entry.refused if self._refuse(term)]
