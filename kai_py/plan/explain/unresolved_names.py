@@ -166,7 +166,9 @@ def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName
         if expression.operator in ("In", "Exists"):
             yield from _label(nodes, expression.key, expression.values)
     for field in terms[0].match_fields if len(terms) == 1 else ():
-        if field.operator == "In" and not any(each in nodes.positions for each in field.values):
+        # More names than one, or none, are no valid field: no node matches whatever they are.
+        is_name = field.operator == "In" and len(field.values) == 1
+        if is_name and field.values[0] not in nodes.positions:
             nearest = closest_match(field.values[0], nodes.names) or ""
             yield UnresolvedName(NameKind.NODE, field.values[0], nearest, label=NODE_NAME_FIELD)
     for key in dict.fromkeys(_required_levels(shape)):

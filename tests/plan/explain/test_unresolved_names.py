@@ -36,6 +36,16 @@ def in_affinity(operator, key, *values, terms=1):
     return Affinity(node_affinity=NodeAffinity(required=required))
 
 
+@pytest.mark.parametrize(("names", "is_told"), [((), False), (("b",), True), (("b", "c"), False)])
+def test_a_node_is_missing_only_if_one_is_named(names, is_told):
+    field = SelectorRequirement(key="metadata.name", operator="In", values=names)
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
+    affinity = Affinity(node_affinity=NodeAffinity(required=required))
+    found = message(pod("p", queue="team-a", affinity=affinity))
+    assert "Infeasible: no node matches the node selector or affinity of a pod" in found
+    assert ("No node" in found) == is_told
+
+
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
