@@ -98,7 +98,7 @@ class OfflineCluster:
         """The allocations of a pod's claims, by ``namespace/name`` of the claim."""
         found = {}
         for claim in self._claims_of(pod):
-            allocation = (self._documents[claim].get("status") or {}).get("allocation")
+            allocation = _status(self._documents[claim]).get("allocation")
             if allocation:
                 found[f"{claim.namespace}/{claim.name}"] = allocation
         return found
@@ -187,7 +187,7 @@ class OfflineCluster:
     def _reserve(self, claim: ClaimRef, allocation: Document | None, consumer: Document) -> None:
         key = _claim_key(claim)
         document = self._documents[key]
-        status = with_consumer(document.get("status") or {}, consumer, allocation)
+        status = with_consumer(_status(document), consumer, allocation)
         self._write(key, {**document, "status": status})
 
     def _create_claim(self, pod: PodRef, wanted: ClaimToCreate) -> None:
@@ -239,7 +239,7 @@ class OfflineCluster:
         Whether that changed anything: of an entry that cannot be read the pod is unknown.
         """
         document = self._documents[claim]
-        status = document.get("status") or {}
+        status = _status(document)
         listed = status.get("reservedFor") or ()
         remaining = [each for each in listed if each.get("uid") != uid]
         kept = {k: v for k, v in status.items() if remaining or k != "allocation"}
@@ -253,7 +253,7 @@ class OfflineCluster:
         document = self._documents.get(_pod_key(pod))
         if document is None:
             return []
-        status = document.get("status") or {}
+        status = _status(document)
         names = [
             each.get("resourceClaimName")
             for each in (
@@ -288,7 +288,13 @@ def _partly(kind: Kind[Any], decode: Decode[Any], document: Document) -> Any | N
 
 
 def _with_status(document: Document, fields: Document) -> Document:
-    return {**document, "status": {**(document.get("status") or {}), **fields}}
+    return {**document, "status": {**_status(document), **fields}}
+
+
+def _status(document: Document) -> Document:
+    """The status of an object; empty where it is none, as in files that no API server checked."""
+    status = document.get("status")
+    return status if isinstance(status, dict) else {}
 
 
 def _pod_key(pod: PodRef) -> ObjectKey:

@@ -138,3 +138,19 @@ def test_a_claim_that_wants_no_class_gets_none(claim):
 def test_volumes_that_cannot_be_read_harm_only_their_pod(volumes):
     found = plan(node("n0"), QUEUE, pod("bad", volumes=volumes), pod("good"))
     assert placed_on(found)["default/good"] == "n0"
+
+
+@pytest.mark.parametrize("status", ["Bound", ["Bound"], 1, None])
+def test_what_is_no_status_is_written_anew(status):
+    local = storage_class("local") | {"provisioner": "kubernetes.io/no-provisioner"}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk"},
+        "spec": spec | {"storageClassName": "local"},
+        "status": status,
+    }
+    claim = volume_claim("data", storageClassName="local") | {"status": status}
+    found = plan(node("n0"), QUEUE, local, volume, claim, using("p", "data"))
+    assert placed_on(found) == {"default/p": "n0"}
