@@ -191,7 +191,7 @@ def _by_node_cost(
         for unit in on_row[row]:
             if id(unit) not in offered:
                 offered.add(id(unit))
-                yield structs.replace(unit, leaves_below_min=())
+                yield structs.replace(unit, leaves_below_min=(), is_partial=False)
 
 
 def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:
@@ -201,10 +201,11 @@ def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:
     what it survives may only leave together, and the workload is suspended then.
     """
     if exceeded_limit(unit.gang, unit.gang.bound) is not None:
-        yield structs.replace(unit, leaves_below_min=())
+        yield structs.replace(unit, leaves_below_min=(), is_partial=False)
         return
     for member in unit.members:
-        yield structs.replace(unit, members=(member,), leaves_below_min=())
+        members = (member,)
+        yield structs.replace(unit, members=members, leaves_below_min=(), is_partial=False)
 
 
 def _victim_order(unit: VictimUnit, costs: EvictionCosts) -> tuple[int, bool, float, float]:

@@ -20,7 +20,7 @@ from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.survival import exceeded_limit
-from kai_py.plan.victims.units import VictimUnit, victim_units
+from kai_py.plan.victims.units import VictimUnit, keeping_protected, victim_units
 from kai_py.policy.queue_order import QueueOrder
 from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang
@@ -60,7 +60,10 @@ class VictimPool:
         often = state.eviction_limits.evicted_often
         if often and not guaranteed:
             units = (unit for unit in units if unit.gang.key not in often)
-        return state.eviction_limits.evictable(units, state.statement.evicted)
+        if state.eviction_limits.is_unlimited:
+            return units
+        evicted = state.statement.evicted
+        return keeping_protected(state.eviction_limits.evictable(units, evicted), evicted)
 
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:

@@ -11,8 +11,9 @@ The pods of a leaf are interchangeable: any of them may be the elastic ones, for
 the node that the preemptor needs. So where a search would evict the minMember set of a gang with
 elastic pods, it also considers the gang's pods one by one, and evicts only those that are needed if
 every leaf keeps minMember without them (``split_by_pod``, ``keeps_min_members``). A gang within its
-min runtime can lose pods only in this way; its minMember set is a *partial* unit. Gangs without
-elastic pods, semi-preemptible gangs and those that are evicted as a whole are not split.
+min runtime can lose pods only in this way; its minMember set is a *partial* unit. So is that of a
+gang of which eviction limits protect elastic pods: without the set these would do no work. Gangs
+without elastic pods, semi-preemptible gangs and those that are evicted as a whole are not split.
 O(pods) per gang.
 
 A workload may fail when it loses too many pods (``survival``). The pods that it can lose are in
@@ -20,7 +21,7 @@ units; if it can be suspended, all further pods form one unit, else they are in 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct, structs
@@ -207,6 +208,28 @@ def unprotected_units(
             yield unit
         elif _has_elastic_pods(unit.gang, statement):
             yield structs.replace(unit, is_partial=True)
+
+
+def keeping_protected(units: Iterable[VictimUnit], evicted: Container[str]) -> Iterator[VictimUnit]:
+    """``units``; one without which pods that are in none would be below minMember is partial.
+
+    ``units``: those that eviction limits do not protect, the units of each gang in order.
+    ``evicted``: pods, by uid, that are in no unit as they were evicted. O(pods).
+    """
+    before: dict[str, set[str]] = {}
+    for unit in units:
+        if len(unit.members) == len(unit.gang.bound):
+            yield unit
+            continue
+        leaving = before.setdefault(unit.gang.key, set())
+        leaving.update(member.pod.uid for member in unit.members)
+        stays = unit.leaves_below_min and any(
+            member.subgroup in unit.leaves_below_min
+            and member.pod.uid not in leaving
+            and member.pod.uid not in evicted
+            for member in unit.gang.bound
+        )
+        yield structs.replace(unit, is_partial=True) if stays else unit
 
 
 def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:

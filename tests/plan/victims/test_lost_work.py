@@ -109,6 +109,18 @@ def test_a_pod_that_just_started_and_will_end_stays():
     assert evicted(plan) == ["fresh-0"]
 
 
+@pytest.mark.parametrize(("pods", "goes"), [(1, 1), (2, 0)])
+def test_pods_that_just_started_are_not_left_below_min_members(pods, goes):
+    """One of three pods just started and stays; without two of them it would do no work."""
+    rules = replace(BY_LOSS, settling=150.0)
+    wide = replace(ran("wide", "aaa", 50, floor=2), expected_runtime=9000.0)
+    fresh = replace(wide.members[2], bound_since=START + NOW - 60)
+    wide = replace(wide, members=(*wide.members[:2], fresh))
+    plan = planned(wide, waiting("new", pods), nodes={"a": 3}, rules=rules)
+    assert len(evicted(plan)) == goes
+    assert "wide-2" not in evicted(plan)
+
+
 def test_the_end_of_settling_is_a_deadline():
     settings = CycleSettings(loss_rules=replace(BY_LOSS, settling=150.0))
     fresh = replace(ran("fresh", "a", 1), expected_runtime=3000.0)
