@@ -89,3 +89,15 @@ def format_time(moment: datetime | float) -> str:
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(int(moment), UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+CLOCK_STEP = 60.0
+"""Clocks are corrected by less than this all the time, and differ by less between machines."""
+
+
+def lies_ahead(moment: float, now: float, longest: float) -> bool:
+    """Whether a wait of at most ``longest`` seconds that ends at ``moment`` is not over yet.
+
+    One that would take much longer began before the clock was set back: it is over.
+    """
+    return now < moment <= now + longest + CLOCK_STEP

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
+from kai_py.api.times import lies_ahead
 from kai_py.snapshot.snapshot import NominatedNode
 from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
 
@@ -37,6 +38,10 @@ class PodPlacement(Struct, frozen=True):
     lingering: bool = False
     overdue: bool = False
     node_amounts: Mapping[str, float] = {}
+
+
+LONGEST_BACKOFF = 600.0
+"""More than any gang waits whose decisions could not be carried out."""
 
 
 class Assumptions(PodTable):
@@ -93,7 +98,7 @@ class Assumptions(PodTable):
     def in_backoff(self, now: float) -> Mapping[str, str]:
         """The gangs not to be placed at ``now``, and why; drops those whose time is over."""
         for gang, (until, _) in list(self._backoff_until.items()):
-            if until <= now:
+            if not lies_ahead(until, now, LONGEST_BACKOFF):
                 del self._backoff_until[gang]
         return {gang: reason for gang, (_, reason) in self._backoff_until.items()}
 
@@ -147,7 +152,7 @@ class Assumptions(PodTable):
         for uid, nomination in list(self._nominations.items()):
             if nomination.expires == 0.0:
                 self._nominations[uid] = NominatedNode(nomination.node, expires)
-            elif nomination.expires <= now:
+            elif not lies_ahead(nomination.expires, now, self._nomination_seconds):
                 del self._nominations[uid]
         return dict(self._nominations)
 

@@ -8,6 +8,7 @@ part of the history, from the statuses of queues and the record of failed starts
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from kai_py.api.times import lies_ahead
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
 from kai_py.plan.cycle.left_out import LeftOut, queue_problems
@@ -24,6 +25,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import (
+    MAX_BACKOFF,
     NOT_REACHED,
     TurnBackoff,
     updated_backoffs,
@@ -234,4 +236,6 @@ class CycleMemory:
 
 
 def _in_backoff(backoffs: Mapping[str, TurnBackoff], now: float) -> frozenset[str]:
-    return frozenset(key for key, each in backoffs.items() if now < each.until)
+    return frozenset(
+        key for key, each in backoffs.items() if lies_ahead(each.until, now, MAX_BACKOFF)
+    )

@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_py.api.node_departures import DepartureStage
+from kai_py.api.times import lies_ahead
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import AvoidedDevice, AvoidedNode
 from kai_py.plan.placement.reasons import Unschedulable
@@ -216,7 +217,10 @@ class Startups:
         found = {}
         for key, known in self.attempts.items():
             gang = snapshot.gangs.get(key)
-            if gang is not None and not gang.bound and snapshot.now < known.until:
+            is_over = known.until < math.inf and not lies_ahead(
+                known.until, snapshot.now, MAX_BACKOFF
+            )
+            if gang is not None and not gang.bound and not is_over:
                 found[key] = known.reason
         return found
 
