@@ -45,6 +45,9 @@ DECIDING: tuple[Kind[Any], ...] = (
     DISRUPTION_BUDGETS,
 )
 """The kinds on which decisions rest."""
+DISPENSABLE: tuple[Kind[Any], ...] = (DISRUPTION_BUDGETS,)
+"""Those that are not required, as the Eviction API enforces them. While reading them is forbidden,
+what was read last counts."""
 POLL_SECONDS = 0.02
 
 
@@ -55,6 +58,8 @@ class KindFreshness:
     kind: Kind[Any]
     silent_for: float = 0.0
     behind_for: float = 0.0
+    refused: bool = False
+    """Whether reading it is forbidden by now."""
     unseen_since: float | None = None
     """When the oldest write was made that is not shown, on the event loop's clock."""
 
@@ -84,7 +89,7 @@ class Freshness:
             f"{each.kind.name}: its watch has been silent for {each.silent_for:.0f} s; "
             "nothing is decided until it is read again"
             for each in self.measure()
-            if each.silent_for > self._silence
+            if each.silent_for > self._silence and not (each.refused and each.kind in DISPENSABLE)
         ]
 
     def behind(self) -> list[str]:
@@ -121,7 +126,7 @@ class Freshness:
         for kind, progress in self._mirror.progress(DECIDING):
             since = _earliest(progress.unseen_since, self._bindings_since(kind, progress))
             behind = 0.0 if since is None else max(now - since, 0.0)
-            yield KindFreshness(kind, now - progress.last, behind, since)
+            yield KindFreshness(kind, now - progress.last, behind, progress.refused, since)
 
     def _bindings_since(self, kind: Kind[Any], progress: Progress) -> float | None:
         if kind is not PODS:

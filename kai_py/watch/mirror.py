@@ -70,13 +70,14 @@ class Progress:
 
     ``last``: the last event, bookmark or list; ``listed``: the start of the last complete list;
     ``unseen_since``: the oldest write of ours that is not shown, None without. ``version``: the
-    newest resourceVersion that was applied.
+    newest resourceVersion that was applied. ``refused``: reading the kind is forbidden by now.
     """
 
     last: float
     listed: float
     unseen_since: float | None
     version: str = ""
+    refused: bool = False
 
 
 class OnRefused(Protocol):
@@ -199,7 +200,13 @@ class Mirror:
             )
             yield (
                 kind,
-                Progress(reflector.last_progress, reflector.listed, unseen, reflector.seen_version),
+                Progress(
+                    reflector.last_progress,
+                    reflector.listed,
+                    unseen,
+                    reflector.seen_version,
+                    reflector.refused_for >= REFUSAL_SECONDS,
+                ),
             )
 
     async def run(self) -> None:

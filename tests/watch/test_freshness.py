@@ -7,7 +7,7 @@ import pytest
 
 from kai_py.api.references import PodRef
 from kai_py.watch.freshness import Freshness
-from kai_py.watch.kinds import PODS
+from kai_py.watch.kinds import DISRUPTION_BUDGETS, NODES, PODS, PRIORITY_CLASSES
 from kai_py.watch.mirror import Progress
 from kai_py.watch.own_writes import MAX_UNSEEN, OwnWrites
 from tests.watch import virtual_time
@@ -20,6 +20,7 @@ class Watch:
         self.writes, self.seen, self.last, self.listed = OwnWrites(), "10", 0.0, 0.0
         self.writes.follow(PODS)
         self.pods, self.listener = {}, None
+        self.kind, self.refused = PODS, False
 
     def subscribe(self, listener, _kind):
         self.listener = listener
@@ -29,7 +30,7 @@ class Watch:
 
     def progress(self, _kinds):
         unseen = self.writes.unseen_since(PODS, self.seen, self.listed)
-        yield PODS, Progress(self.last, self.listed, unseen)
+        yield self.kind, Progress(self.last, self.listed, unseen, refused=self.refused)
 
 
 def play(scenario):
@@ -54,6 +55,24 @@ def test_a_watch_is_silent_once_it_has_been_for_longer_than_the_grace():
         assert "silent" in await freshness.catch_up()
         watch.last = now()
         assert freshness.silent() == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "goes_on"), [(DISRUPTION_BUDGETS, True), (PRIORITY_CLASSES, False), (NODES, False)]
+)
+def test_a_right_that_is_taken_away_stops_only_what_rests_on_it(kind, goes_on):
+    """A scheduler that starts without the right goes on without the kind, too."""
+
+    async def scenario(watch, freshness):
+        watch.kind = kind
+        await asyncio.sleep(91)
+        assert freshness.silent()
+        watch.refused = True
+        assert bool(freshness.silent()) is not goes_on
+        [view] = freshness.measure()
+        assert view.silent_for == 91
 
     play(scenario)
 
