@@ -9,7 +9,7 @@ jobs             only the scheduler marks a Job as suspended by it
 reservations     only the scheduler and KAI create pods that keep a GPU open for sharing
 claims           only Kubernetes and the scheduler release a claim that pods use: without its
                  finalizer it could be deleted, and its devices would count as free
-bindings         only the scheduler writes its record with a binding, and it writes nothing else
+bindings         the scheduler's account writes its record with a binding, and nothing else
 account          the scheduler's account writes its own labels, annotations, gate and conditions,
                  and nothing else of pods, Jobs, volumes and claims
 """
@@ -131,9 +131,9 @@ def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> 
         *_policy(
             f"{name}-bindings",
             [_rule("", ("pods/binding", "bindings"), "CREATE")],
-            HAS_METADATA,
+            f"{itself} && ({HAS_METADATA})",
             METADATA,
-            _binding_validations(itself, f"{others} && {UNPRIVILEGED}"),
+            _binding_validations(),
         ),
         *_policy(f"{name}-reservations", pods, others, METADATA, [_no_posing()]),
         *_policy(
@@ -206,16 +206,12 @@ def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
     ]
 
 
-def _binding_validations(itself: str, others: str) -> list[Validation]:
+def _binding_validations() -> list[Validation]:
     """A binding writes its labels and annotations on its pod."""
     return [
         (
-            f"!({others}) || !('{ADMITTED_KEY}' in variables.annotations)",
-            f"annotation {ADMITTED_KEY} is written by the scheduler when it binds the pod",
-        ),
-        (
-            f"!({itself}) || (variables.labels.all(k, k.startsWith('{TOPOLOGY}')) && "
-            f"variables.annotations.all(k, k == '{ADMITTED_KEY}'))",
+            f"variables.labels.all(k, k.startsWith('{TOPOLOGY}')) && "
+            f"variables.annotations.all(k, k == '{ADMITTED_KEY}')",
             f"the scheduler's account may write nothing with a binding but {ADMITTED_KEY}",
         ),
     ]
