@@ -163,10 +163,12 @@ class CycleState:
         found: dict[int, list[Gang]] = {}
         positions = self.quota.queues.positions
         for gang in self.snapshot.gangs.values():
-            queue = positions.get(gang.queue) if gang.bound else None
+            if not gang.bound or not (gang.preemptible or gang.outgrown):
+                continue
+            queue = positions.get(gang.queue)
             if queue is None:
                 continue
-            victim = as_victim(gang, self.quota, queue)
+            victim = as_victim(gang, self.quota, queue) if gang.outgrown else gang
             if victim.preemptible:
                 found.setdefault(queue, []).append(victim)
         return found

@@ -18,8 +18,6 @@ ANY_AMOUNT: Mapping[str, float] = dict.fromkeys(RESIZABLE, 1.0)
 
 
 def as_victim(gang: Gang, quota: Quota, queue: int) -> Gang:
-    """``gang`` as it is protected; ``queue``: the position of its queue."""
-    if not gang.outgrown:
-        return gang
+    """An outgrown gang as it is protected; ``queue``: the position of its queue."""
     over = check_usage(quota.usage, queue, quota.cost_vector(ANY_AMOUNT), preemptible=False)
     return gang if over is None else replace(gang, preemptible=True, semi_preemptible=False)
