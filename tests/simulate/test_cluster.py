@@ -3,6 +3,7 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import PODS
 from kai_py.simulate.cluster import SimulatedCluster
 from tests.simulate.clusters import job, priority_class, queue, running, simulated
+from tests.simulate.numa import two_zones
 
 
 def test_gangs_start_whole_or_wait_whole_and_hold_distinct_devices():
@@ -97,24 +98,7 @@ def test_pods_that_the_simulation_placed_have_their_numa_zones():
     cluster = simulated(queue("team", 8), nodes=0)
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
     ready = [{"type": "Ready", "status": "True"}]
-    zones = [
-        {
-            "name": f"node-{index}",
-            "type": "Node",
-            "resources": [
-                {"name": name, "capacity": most, "allocatable": most, "available": most}
-                for name, most in (("cpu", "32"), ("nvidia.com/gpu", "4"))
-            ],
-        }
-        for index in range(2)
-    ]
-    report = {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": "n0"},
-        "topologyPolicies": ["SingleNUMANodeContainerLevel"],
-        "zones": zones,
-    }
+    report = two_zones("n0", cpu="32", gpus="4")
     node = {
         "apiVersion": "v1",
         "kind": "Node",

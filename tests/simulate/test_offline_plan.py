@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.simulate.manifests import QUEUE, job, node, placed_on, plan, pod
+from tests.simulate.numa import two_zones
 
 
 def test_a_pod_without_uid_or_status_is_placed():
@@ -372,24 +373,7 @@ def test_nulls_among_amounts_are_as_absent(bound):
 
 def test_pods_placed_in_one_cycle_have_their_numa_zones_in_the_next():
     amounts = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "3"}
-    zones = [
-        {
-            "name": f"node-{index}",
-            "type": "Node",
-            "resources": [
-                {"name": name, "capacity": most, "allocatable": most, "available": most}
-                for name, most in (("cpu", "8"), ("nvidia.com/gpu", "4"))
-            ],
-        }
-        for index in range(2)
-    ]
-    report = {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": "n0"},
-        "topologyPolicies": ["SingleNUMANodeContainerLevel"],
-        "zones": zones,
-    }
+    report = two_zones("n0", cpu="8", gpus="4")
     pods = [pod(name) for name in ("a", "b", "c")]
     for each, gpus in zip(pods, (3, 3, 2), strict=True):
         wanted = amounts | {"nvidia.com/gpu": str(gpus)}
