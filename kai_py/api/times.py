@@ -20,6 +20,8 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 """Seconds."""
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+CLOCK_STEP = 60.0
+"""Seconds: clocks are corrected by less all the time, and differ by less between machines."""
 MAX_DURATION = (2**63 - 1) / 1e9
 """Seconds, 292 years: Go counts nanoseconds in an int64."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": MINUTE, "h": HOUR}
@@ -89,10 +91,6 @@ def format_time(moment: datetime | float) -> str:
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(int(moment), UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-CLOCK_STEP = 60.0
-"""Clocks are corrected by less than this all the time, and differ by less between machines."""
 
 
 def lies_ahead(moment: float, now: float, longest: float) -> bool:

@@ -29,6 +29,7 @@ from kai_py.audit.finding import (
     condition_of,
     name_of,
 )
+from kai_py.grouping.admitted import RESIZABLE
 from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.assumptions import FINISHED_PHASES
@@ -40,7 +41,6 @@ from kai_py.snapshot.resources import amounts
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
-RESIZED = ("cpu", "memory")
 TOLERANCE = 1e-6
 
 
@@ -126,7 +126,7 @@ def _claimed(pod: Pod, node: Node, classes: Mapping[str, str]) -> Iterator[str]:
 def _resized(pod: Pod) -> tuple[str, ...]:
     """Amounts that are wanted but not given yet: a resize in place that waits for capacity."""
     pending = condition_of(pod.status.conditions, "PodResizePending")
-    return RESIZED if pending is not None and pending.status == "True" else ()
+    return RESIZABLE if pending is not None and pending.status == "True" else ()
 
 
 def _findings(cluster: AuditedCluster, node: Node, load: _Load) -> Iterator[AuditFinding]:

@@ -34,6 +34,7 @@ MAX_LIMIT = (1 << 31) - 1
 """A limit of failed pods that is as good as none."""
 
 RESIZABLE = ("cpu", "memory")
+"""The resources that a resize in place can change."""
 
 PROTECTION = {
     Preemptibility.PREEMPTIBLE: 0,

@@ -22,10 +22,10 @@ from kai_py.api.records.core import (
     QuantityText,
     ResourceRequirements,
 )
+from kai_py.grouping.admitted import RESIZABLE
 from kai_py.snapshot.requests import is_sidecar
 from kai_py.snapshot.resources import amount
 
-RESIZABLE = ("cpu", "memory")
 RESIZE_PENDING = "PodResizePending"
 INFEASIBLE = "Infeasible"
 WHOLE_POD = ""

@@ -246,7 +246,7 @@ def _chosen(
     """Uids of the pods that ``choose`` takes, one that no node can ever hold only if it must.
 
     Otherwise such a pod would keep the gang from starting without it. Those that the framework
-    wants to start before others are never passed over.
+    wants to start before others are never skipped.
     """
     shapes = gang.pending_shapes if len(gang.pending_shapes) > 1 else {}
     never = {number for number, shape in shapes.items() if can_never_run(shape)}
