@@ -6,6 +6,7 @@ import json
 import sys
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def dangerous(text):
     return [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_nothing_that_is_shown_controls_or_hides(text):
     assert not dangerous(printable(text))

@@ -49,6 +49,7 @@ def test_others_are_refused(documents):
         decode_objects(sent(documents))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda b: base64.b64encode(b).decode()))
 def test_no_text_does_anything_else(text):
     with contextlib.suppress(ValueError):

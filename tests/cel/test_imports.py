@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_neither_scheduler_nor_planner_loads_the_estimate():
     program = "import sys, kai_py.scheduler; print(*sys.modules)"
     command = [sys.executable, "-c", program]

@@ -95,6 +95,7 @@ def test_a_file_that_cannot_be_read(tmp_path, capsys):
     assert "is not UTF-8 text" in err
 
 
+@pytest.mark.slow
 def test_a_pipe_in_a_process():
     result = subprocess.run(
         [*LINT, "--fix", "-"], input=CLAIM, capture_output=True, text=True, check=False

@@ -162,6 +162,7 @@ def test_a_refused_write_is_repeated_and_delays_no_other_queue(server):
     virtual_time.run(main())
 
 
+@pytest.mark.slow
 async def test_every_queue_has_its_turn(server, monkeypatch):
     monkeypatch.setattr(report_writer, "MAX_WRITES_PER_PASS", 2)
     names = [f"q-{i}" for i in range(7)]

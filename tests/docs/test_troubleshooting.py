@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import kai_py
 from kai_py.commit.statuses import queue_conditions
 from kai_py.plan.plan import Stage
@@ -81,6 +83,7 @@ def test_every_reason_of_an_event_or_condition_has_a_line():
     assert {each for each in reasons() if f"`{each}`" not in TEXT} == set()
 
 
+@pytest.mark.slow
 def test_every_message_of_the_log_has_a_line():
     assert len(logged()) > 15
     assert {each for each in logged() if len(each) >= LONG and each not in TEXT} == set()

@@ -80,6 +80,7 @@ def test_a_look_is_made_in_slices():
     assert world.registry.get_sample_value("kai_py_audits_total") == 1
 
 
+@pytest.mark.slow
 async def test_the_pause_is_a_hundred_times_the_slice(monkeypatch):
     pauses = []
 

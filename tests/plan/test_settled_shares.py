@@ -147,7 +147,13 @@ def course(seed, options, *, cached):
 
 
 @pytest.mark.parametrize("rules", [NATIVE, KAI], ids=["native", "kai"])
-@pytest.mark.parametrize("loss_rules", [NO_LOSS_RULES, WEIGHED], ids=["plain", "weighed"])
+@pytest.mark.parametrize(
+    "loss_rules",
+    [
+        pytest.param(NO_LOSS_RULES, id="plain"),
+        pytest.param(WEIGHED, id="weighed", marks=pytest.mark.slow),
+    ],
+)
 def test_plans_are_those_of_a_scheduler_that_remembers_nothing(rules, loss_rules):
     kept, options = Counter(), {"rules": rules, "loss_rules": loss_rules}
     real = SettledCycle._still_refused

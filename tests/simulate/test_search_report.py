@@ -1,5 +1,7 @@
 """The reasons are told before the search for suggestions, and each suggestion as it is found."""
 
+import pytest
+
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
 from kai_py.simulate.advisor import SearchReport, explain_cluster
@@ -42,6 +44,7 @@ def test_the_reason_comes_first_and_each_suggestion_before_the_next_is_simulated
     assert "simulates" in between
 
 
+@pytest.mark.slow
 def test_what_was_found_before_the_deadline_is_kept():
     every, whole = told(lambda: True)
     left = [True] * every[: every.index(whole.suggestions[0].text)].count("simulates")

@@ -125,6 +125,7 @@ def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
     assert found.idle_while_waiting == pytest.approx(0.5, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_same_scenario_gives_the_same_result():
     text = (SCENARIOS / "two-teams.yaml").read_text().replace("hours: 24", "hours: 3")
     assert summarise(played(text)) == summarise(played(text))

@@ -37,10 +37,12 @@ def used_between(result, start, end):
     )
 
 
+@pytest.mark.slow
 def test_without_a_reservation_it_starves():
     assert played()[1].seconds is None
 
 
+@pytest.mark.slow
 def test_the_largest_gets_one_once_it_is_known_how_long_the_others_run():
     _, big = played(reserve_after=RESERVED_AFTER)
     assert big.seconds is not None

@@ -94,6 +94,7 @@ def test_a_suggestion_tells_what_else_comes_of_it():
     assert (team.queue, team.allocated) == ("team", (0.0, 6.0))
 
 
+@pytest.mark.slow
 def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
     cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
     cluster.embedded.create(job("six", 6, "team"))
@@ -105,6 +106,7 @@ def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
     ]
 
 
+@pytest.mark.slow
 def test_a_suggestion_names_who_pays():
     cluster = settled(queue("a", 0), queue("b", 0, 2), job("greedy", 8, "a"))
     cluster.embedded.create(job("capped", 4, "b"))

@@ -50,6 +50,7 @@ def test_a_drained_gang_that_finds_another_node_loses_pods_all_the_same():
     assert (comparison.starts, comparison.stops, comparison.victims) == ((), (), ())
 
 
+@pytest.mark.slow
 def test_who_waits_for_more_pods_than_run_starts_only_if_more_of_it_run():
     elastic = job("elastic", 6, "team")
     elastic["metadata"]["annotations"]["scheduling.kai.io/min-available"] = "2"
@@ -83,6 +84,7 @@ def tolerant(name, pods, **selector):
     return made
 
 
+@pytest.mark.slow
 def test_a_gang_of_claims_fits_a_node_group_without_a_node():
     groups = Configuration(autoscaling={"nodeGroups": [GROUP]})
     cluster = settled(queue("team", 100), tolerant("train", 7), nodes=0)

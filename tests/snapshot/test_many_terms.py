@@ -19,6 +19,7 @@ def apart(number: int, operator: str, **more) -> dict:
     return {"affinity": {"podAntiAffinity": rules}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["Exists", "NotIn", "DoesNotExist"])
 @pytest.mark.parametrize("more", [{}, {"namespaceSelector": {}}], ids=["own", "all"])
 def test_another_tenant_starts_beside_thousands_of_different_terms(operator, more):

@@ -321,6 +321,7 @@ def test_a_gang_that_runs_in_part_is_joined_by_the_rest_where_it_runs():
     assert {name[:2] for name in placed(plan).values()} == {"r1"}
 
 
+@pytest.mark.slow
 def test_searches_with_rules_are_bounded_by_gang_and_by_cycle():
     """Four pods that refuse each other per zone, and three zones: counting sees no limit."""
     kinds = [Kind(app, 1, 1, apart=tuple((each, ZONE) for each in "abcd")) for app in "abcd"]

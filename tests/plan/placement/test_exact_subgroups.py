@@ -226,6 +226,7 @@ def wrong(seeds: range) -> list[tuple[int, str]]:
     return [each for each in judged if each[1] in ("missed", "invalid")]
 
 
+@pytest.mark.slow
 def test_gangs_of_subgroups_that_can_be_placed_are_placed():
     assert not wrong(range(SEEDS))
 

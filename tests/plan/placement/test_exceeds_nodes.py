@@ -47,6 +47,7 @@ def test_what_evictions_free_is_more_than_nodes_had():
     assert repr(plan) == repr(expected)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 100_000), rules=st.sampled_from([NATIVE, KAI]))
 @settings(max_examples=examples(150), deadline=None)
 def test_plans_are_the_same_as_when_every_node_is_counted(seed, rules):

@@ -62,6 +62,7 @@ def check(seed: int, level: str) -> bool:
     return bool(evicted(plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [HOST, RACK])
 def test_pods_with_affinity_to_themselves_find_victims(level: str):
     assert sum(check(seed, level) for seed in range(120)) > 40

@@ -8,6 +8,8 @@ import random
 from itertools import combinations
 from unittest.mock import patch
 
+import pytest
+
 from kai_py.plan.placement.exact import RuleSearch
 from kai_py.plan.victims.trials import MAX_EXACT_STEPS, STEPS_PER_PROBE
 from tests.support.scenario import cluster, evicted, job, moves, node, nominated, placed, pod, queue
@@ -77,10 +79,12 @@ def check(seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_gangs_of_several_sizes_preempt_what_they_need():
     assert sum(map(check, range(150))) > 30
 
 
+@pytest.mark.slow
 def test_the_steps_of_searches_for_victims_are_bounded():
     """By counting, pods of two sizes fit on nodes that all differ; by processors they do not."""
     nodes = [node(f"n{i}", 8, str(10 + i / 10)) for i in range(12)]

@@ -8,6 +8,7 @@ document, each with its number in place of ``#``.
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +60,30 @@ _Loader.add_constructor("!nested", _nested)
 class Poison:
     """One file; ``needs``: which definitions it needs beside ours, KAI or frameworks."""
 
-    name: str
+    path: Path
     tries: str
     needs: str
-    documents: tuple[Document, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.stem
+
+    @cached_property
+    def documents(self) -> tuple[Document, ...]:
+        """Its objects, read when they are asked for: all files together take a second."""
+        # Every construction is of a subclass of SafeLoader.
+        loaded = yaml.load_all(self.path.read_text(), Loader=_Loader)
+        lists = (each if isinstance(each, list) else [each] for each in loaded)
+        return tuple(_with_quantity_texts(each) for some in lists for each in some)
 
 
 def read(path: Path) -> Poison:
-    """The case of a file."""
-    text = path.read_text()
-    tries = text.partition("\n")[0].removeprefix("# Tries: ")
+    """The case of a file, by its first line."""
+    with path.open() as file:
+        tries = file.readline().rstrip("\n").removeprefix("# Tries: ")
     needs = re.search(r"\(needs (\w+)\)", tries)
-    # Every construction is of a subclass of SafeLoader.
-    loaded = (_with_quantity_texts(each) for each in yaml.load_all(text, Loader=_Loader))
-    lists = (each if isinstance(each, list) else [each] for each in loaded)
-    documents = tuple(each for some in lists for each in some)
-    return Poison(path.stem, tries, needs[1] if needs else "", documents)
+    return Poison(path, tries, needs[1] if needs else "")
 
 
 def _with_quantity_texts(document: Any) -> Any:
