@@ -16,7 +16,6 @@ from msgspec import Struct
 from benchmarks.core.objects import EPOCH, READY
 from kai_py.api.records.core import (
     Affinity,
-    ClaimVolumeSource,
     Container,
     ContainerPort,
     LabelSelector,
@@ -28,7 +27,6 @@ from kai_py.api.records.core import (
     PodStatus,
     ResourceRequirements,
     TopologySpreadConstraint,
-    Volume,
     WeightedPodAffinityTerm,
 )
 from kai_py.api.records.node import Node, NodeSpec, NodeStatus, Taint
@@ -51,6 +49,7 @@ from kai_py.api.records.storage import (
     VolumeAttachmentSpec,
     VolumeNodeResources,
 )
+from kai_py.api.records.volume import ClaimVolumeSource, Volume
 
 DAEMONS, REPLICAS, SIZES = 6, 5, 1_000
 """DaemonSets, pods of a Deployment, distinct requests."""

@@ -22,7 +22,8 @@ from pathlib import Path
 import msgspec
 
 from kai_py.api.admission import WEBHOOK_NAME
-from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.record import Record
 from kai_py.api.serving import WebhookConfig
 from kai_py.watch.client import Client
 from kai_py.watch.errors import AlreadyExists, Conflict, NotFound

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, Pod, Record
+from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.record import Record
 from kai_py.api.records.unstructured import values_at
 from kai_py.api.references import PodRef
 from kai_py.simulate.objects import MAX_BYTES

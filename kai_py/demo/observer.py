@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kai_py.api.records.core import ObjectMeta, Pod, Record
+from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.job import Job
+from kai_py.api.records.record import Record
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.demo.events import (
     AnyDemoEvent,

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.record import Record
 from kai_py.commit import event_writer as details
 from kai_py.observe.decision_log import Decision, DecisionKind, decisions_about, placement_reason
 from kai_py.plan.plan import Action, Plan

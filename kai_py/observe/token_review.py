@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.record import Record
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, TimedOut
 from kai_py.watch.resource import define_kind

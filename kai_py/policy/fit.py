@@ -151,8 +151,7 @@ def replicas_that_fit(
         fit[:] = np.iinfo(np.int32).max
     np.maximum(fit, 0.0, out=fit)
     counts: Ints = np.floor(fit, out=fit).astype(np.int64)
-    if shape.host_ports:
-        # Two pods with the same host ports never share a node.
+    if shape.one_per_node:
         np.minimum(counts, 1, out=counts)
     counts *= mask
     return counts

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, PodSpec, Record
+from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.decoding import record_decoder
+from kai_py.api.records.record import Record
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
 from kai_py.embedded.errors import RequestError

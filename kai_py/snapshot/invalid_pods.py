@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.queue import QUEUE_NAME_KEY
-from kai_py.api.records.core import Container, Pod, PodSpec, QuantityText, ResourceRequirements
+from kai_py.api.records.core import Container, Pod, PodSpec, ResourceRequirements
 from kai_py.api.records.partial import has_unreadable_requests
+from kai_py.api.records.record import QuantityText
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.snapshot.pod_demand import PodDemand

@@ -26,14 +26,19 @@ from kai_py.snapshot.tables.gpus import (
     without_exposed_gpus,
 )
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
-from kai_py.snapshot.tables.volumes import Attachment
+from kai_py.snapshot.tables.volumes import Attachment, Disk
 
 Item = TypeVar("Item")
 InUse = tuple[tuple[Item, bool], ...]
 """Items in use, and whether the pod that uses them is releasing them."""
 
-NodeItems = tuple[Mapping[int, InUse[HostPort]], Mapping[int, InUse[Attachment]], InUse[str]]
-"""Host ports and volumes by node row, and volume claims that only one pod may use."""
+NodeItems = tuple[
+    Mapping[int, InUse[HostPort]],
+    Mapping[int, InUse[Disk]],
+    Mapping[int, InUse[Attachment]],
+    InUse[str],
+]
+"""Host ports, disks and volumes by node row, and volume claims that only one pod may use."""
 
 
 class PodUsage(Struct, frozen=True):
@@ -41,7 +46,7 @@ class PodUsage(Struct, frozen=True):
 
     ``requests``: amounts in row units. ``legacy_mig``: it has MIG devices that it does not request,
     so that it is unknown which. ``attachments``: volumes on the node. ``exclusive``: volume claims
-    that no other pod may use.
+    that no other pod may use. ``disks``: those mounted without a claim.
     """
 
     node: str
@@ -52,11 +57,12 @@ class PodUsage(Struct, frozen=True):
     legacy_mig: bool = False
     attachments: tuple[Attachment, ...] = ()
     exclusive: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] = ()
 
     @property
     def has_items(self) -> bool:
         """Whether it occupies anything that is not an amount."""
-        return bool(self.host_ports or self.attachments or self.exclusive)
+        return bool(self.host_ports or self.attachments or self.exclusive or self.disks)
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class NodeUsageState:
     used: Floats
     releasing: Floats
     host_ports: Mapping[int, InUse[HostPort]]
+    disks: Mapping[int, InUse[Disk]]
     attached: Mapping[int, InUse[Attachment]]
     exclusive_claims: InUse[str]
     gpu_sharing: GpuSharing
@@ -257,6 +264,7 @@ def _node_items(
     }
     return (
         {row: _in_use(pods, _ports) for row, pods in users.items()},
+        {row: in_use for row, pods in users.items() if (in_use := _in_use(pods, _disks))},
         {row: _in_use(pods, _attachments) for row, pods in users.items()},
         tuple(item for pods in users.values() for item in _in_use(pods, _exclusive)),
     )
@@ -268,6 +276,10 @@ def _in_use(pods: Iterable[PodUsage], items: Callable[[PodUsage], Iterable[Item]
 
 def _ports(usage: PodUsage) -> tuple[HostPort, ...]:
     return usage.host_ports
+
+
+def _disks(usage: PodUsage) -> tuple[Disk, ...]:
+    return usage.disks
 
 
 def _attachments(usage: PodUsage) -> tuple[Attachment, ...]:

@@ -113,6 +113,7 @@ def pod_usage(
         legacy_mig=ours and _has_unknown_mig(pod),
         attachments=demand.volumes.attachments,
         exclusive=shape.volumes.exclusive_claims,
+        disks=shape.volumes.disks,
     )
 
 

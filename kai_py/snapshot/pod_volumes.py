@@ -4,13 +4,14 @@ A bound claim binds the pod to its volume's node affinity and zone. An unbound c
 WaitForFirstConsumer follows the class's allowed topologies and the capacity that its driver
 reports, or, in a class without a provisioner, the existing volumes; once a node was selected for
 it, it goes there. One that binds immediately must be bound first (the rules of kube-scheduler's
-VolumeBinding plugin).
+VolumeBinding plugin). Disks that a pod names itself bind it to no node, but pods of a node do not
+mount the same one (VolumeRestrictions).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement, Volume
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
     READ_WRITE_ONCE_POD,
@@ -19,6 +20,7 @@ from kai_py.api.records.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from kai_py.api.records.volume import Volume
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.resources import amount
@@ -26,6 +28,7 @@ from kai_py.snapshot.tables.known_names import STORAGE_CLASSES, VOLUME_CLAIMS, M
 from kai_py.snapshot.tables.volumes import (
     NO_VOLUME_REQUIREMENTS,
     Attachment,
+    Disk,
     VolumeRequest,
     VolumeRequirements,
     VolumeToProvision,
@@ -55,14 +58,15 @@ NO_VOLUMES = PodVolumes()
 
 
 def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
-    """Resolve the PersistentVolumeClaims of ``pod``."""
+    """Resolve the volumes of ``pod``."""
     claimed = [(each, name) for each in pod.spec.volumes if (name := _claim_name(pod, each))]
+    disks = tuple(disk for each in pod.spec.volumes for disk in _disks(each))
     if not claimed:
-        return NO_VOLUMES
+        return PodVolumes(requirements=VolumeRequirements(disks=disks)) if disks else NO_VOLUMES
     found = _ResolvedClaims(pod, objects)
     for volume, name in claimed:
         found.resolve(volume, name)
-    return found.volumes()
+    return found.volumes(disks)
 
 
 @dataclass(slots=True)
@@ -100,14 +104,15 @@ class _ResolvedClaims:
             shared = not _is_exclusive(self.pod, claim)
             self.attached[found] = found if shared else Attachment(found.driver)
 
-    def volumes(self) -> PodVolumes:
-        """All of them together."""
+    def volumes(self, disks: tuple[Disk, ...]) -> PodVolumes:
+        """All of them together, with the disks that need no claim."""
         requests = sorted(self.requests, key=lambda item: (item[0].size, item[1].name))
         requirements = VolumeRequirements(
             tuple(self.attached.values()),
             tuple(sorted(self.exclusive)),
             tuple(request for request, _ in requests),
             tuple(self.to_make),
+            disks,
         )
         return PodVolumes(
             tuple(self.selectors),
@@ -200,6 +205,19 @@ def _is_exclusive(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether no other pod uses the claim: it is the pod's, or a StatefulSet's for this pod."""
     owned = any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
     return owned or claim.metadata.name.endswith(f"-{pod.metadata.name}")
+
+
+def _disks(volume: Volume) -> Iterator[Disk]:
+    """Disks that pods of a node do not share, or only for reading; one per monitor of Ceph."""
+    if gce := volume.gce_persistent_disk:
+        yield Disk("gcePersistentDisk", gce.pd_name, gce.read_only)
+    if ebs := volume.aws_elastic_block_store:
+        yield Disk("awsElasticBlockStore", ebs.volume_id)
+    if volume.iscsi:
+        yield Disk("iscsi", volume.iscsi.iqn, volume.iscsi.read_only)
+    if rbd := volume.rbd:
+        for monitor in rbd.monitors:
+            yield Disk("rbd", f"{monitor} {rbd.pool}/{rbd.image}", rbd.read_only)
 
 
 def _claim_name(pod: Pod, volume: Volume) -> str:

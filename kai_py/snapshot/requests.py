@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kai_py.api.gpu_share import SHARE_RESOURCE, requests_gpu_share
-from kai_py.api.records.core import Container, Pod, QuantityText, ResourceRequirements
+from kai_py.api.records.core import Container, Pod, ResourceRequirements
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.resources import amount, amounts, largest_amount
 
@@ -94,7 +94,7 @@ def effective_requests(resources: ResourceRequirements) -> Amounts:
     """The requests of a container: a limit without a request is a request. Raises QuantityError."""
     if not resources.requests and not resources.limits:
         return {}
-    merged: dict[str, QuantityText] = {**resources.limits, **resources.requests}
+    merged = {**resources.limits, **resources.requests}
     return amounts(merged)
 
 

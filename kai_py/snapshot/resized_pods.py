@@ -14,14 +14,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import structs
 
 from kai_py.api.quantity import QuantityError
-from kai_py.api.records.core import (
-    Container,
-    ContainerStatus,
-    Pod,
-    PodStatus,
-    QuantityText,
-    ResourceRequirements,
-)
+from kai_py.api.records.core import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements
+from kai_py.api.records.record import QuantityText
 from kai_py.grouping.admitted import RESIZABLE
 from kai_py.snapshot.requests import is_sidecar
 from kai_py.snapshot.resources import amount

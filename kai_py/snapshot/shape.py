@@ -89,6 +89,11 @@ class Shape:
     spot: SpotChoice | None = None
 
     @property
+    def one_per_node(self) -> bool:
+        """Whether two of its pods never share a node, for their host ports or disks."""
+        return bool(self.host_ports) or not all(each.read_only for each in self.volumes.disks)
+
+    @property
     def pod_affinity(self) -> PodAffinity | None:
         """Required and preferred attraction to other pods."""
         return self.affinity.pod_affinity if self.affinity else None

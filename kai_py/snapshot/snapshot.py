@@ -25,7 +25,12 @@ from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
-from kai_py.snapshot.tables.volumes import Attachment, AvailableVolume, NodeStorageCapacity
+from kai_py.snapshot.tables.volumes import (
+    Attachment,
+    AvailableVolume,
+    Disk,
+    NodeStorageCapacity,
+)
 
 ReleasableClaim = tuple[ClaimRef, str]
 """A claim and the uid of a pod that has ended while the claim is still allocated for it."""
@@ -118,6 +123,8 @@ class Snapshot:
     """By gang, the uids of pods that are not ready on their nodes, each with the reason or ""."""
     host_ports: Mapping[int, tuple[tuple[HostPort, bool], ...]] = field(default_factory=dict)
     """Node row to the ports in use on it, and whether their pod is terminating."""
+    disks: Mapping[int, tuple[tuple[Disk, bool], ...]] = field(default_factory=dict)
+    """Node row to the disks mounted on it without a claim, and whether their pod terminates."""
     attached: Mapping[int, tuple[tuple[Attachment, bool], ...]] = field(default_factory=dict)
     """Node row to the volumes attached to it, and whether their pod is terminating."""
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -25,7 +25,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.record import Record
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Conflict, Forbidden, NotFound
 from kai_py.watch.resource import define_kind

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
-from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod, Record
+from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
 from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.interning import interned
@@ -22,6 +22,7 @@ from kai_py.api.records.node import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node import Node, NodeResourceTopology
 from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
 from kai_py.api.records.pool_status import ResourcePoolStatusRequest
+from kai_py.api.records.record import Record
 from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,

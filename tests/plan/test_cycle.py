@@ -1,15 +1,12 @@
 """What one cycle decides: gangs whole or not at all, within bounds, by priority, explained."""
 
-from kai_py.api.records.core import (
-    ClaimVolumeSource,
-    ObjectMeta,
-    Volume,
-)
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.storage import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     StorageClass,
 )
+from kai_py.api.records.volume import ClaimVolumeSource, Volume
 from kai_py.plan.plan import Stage
 from tests.support.scenario import (
     START,

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.core import EphemeralVolumeSource, OwnerReference, Volume
+from kai_py.api.records.core import OwnerReference
+from kai_py.api.records.volume import EphemeralVolumeSource, Volume
 from tests.plan.state.limits.volumes import bound, disks, plan, using, waiting_disk
 from tests.support.scenario import placed, pod
 

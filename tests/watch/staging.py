@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.record import Record
 from kai_py.watch.collection import Collection
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.reflector import Reflector

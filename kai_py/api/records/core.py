@@ -11,11 +11,8 @@ from datetime import datetime
 
 import msgspec
 
-QuantityText = str | int | float
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """Base of all records: the API's camelCase outside, snake_case inside."""
+from kai_py.api.records.record import QuantityText, Record
+from kai_py.api.records.volume import Volume
 
 
 class OwnerReference(Record, frozen=True):
@@ -39,8 +36,8 @@ class ObjectMeta(Record, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int = 0
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -59,7 +56,7 @@ class SelectorRequirement(Record, frozen=True):
 class LabelSelector(Record, frozen=True):
     """metav1.LabelSelector: an empty one selects everything, None selects nothing."""
 
-    match_labels: dict[str, str] = {}
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
     match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
@@ -164,8 +161,8 @@ class ContainerResourceClaim(Record, frozen=True):
 class ResourceRequirements(Record, frozen=True):
     """Requests and limits by resource name; a limit without a request is a request too."""
 
-    requests: dict[str, QuantityText] = {}
-    limits: dict[str, QuantityText] = {}
+    requests: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+    limits: dict[str, QuantityText] = msgspec.field(default_factory=dict)
     claims: tuple[ContainerResourceClaim, ...] = ()
 
 
@@ -192,24 +189,6 @@ class PodResourceClaim(Record, frozen=True):
     name: str = ""
     resource_claim_name: str = ""
     resource_claim_template_name: str = ""
-
-
-class ClaimVolumeSource(Record, frozen=True):
-    """volume.persistentVolumeClaim."""
-
-    claim_name: str = ""
-
-
-class EphemeralVolumeSource(Record, frozen=True):
-    """volume.ephemeral: the claim is named POD-VOLUME and owned by the pod."""
-
-
-class Volume(Record, frozen=True):
-    """pod.spec.volumes[]: only volumes that need a PersistentVolumeClaim matter."""
-
-    name: str = ""
-    persistent_volume_claim: ClaimVolumeSource | None = None
-    ephemeral: EphemeralVolumeSource | None = None
 
 
 class PodSchedulingGate(Record, frozen=True):
@@ -240,14 +219,14 @@ class PodSpec(Record, frozen=True):
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""
-    node_selector: dict[str, str] = {}
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: ResourceRequirements | None = None
-    overhead: dict[str, QuantityText] = {}
+    overhead: dict[str, QuantityText] = msgspec.field(default_factory=dict)
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
@@ -334,7 +313,7 @@ class ContainerStatus(Record, frozen=True):
     last_state: ContainerState = ContainerState()
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
     resources: ResourceRequirements | None = None
-    allocated_resources: dict[str, QuantityText] = {}
+    allocated_resources: dict[str, QuantityText] = msgspec.field(default_factory=dict)
 
 
 class NodeAllocatableMappedResources(Record, frozen=True):
@@ -360,7 +339,7 @@ class NodeAllocatableResourceClaimStatus(Record, frozen=True):
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
-    resources: dict[str, QuantityText] = {}
+    resources: dict[str, QuantityText] = msgspec.field(default_factory=dict)
     mapping: tuple[NodeAllocatableMappedResources, ...] = ()
     overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
 
@@ -380,7 +359,7 @@ class PodStatus(Record, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
     """Resources of the pod as a whole (KEP-5419), as are ``allocated_resources``."""
-    allocated_resources: dict[str, QuantityText] = {}
+    allocated_resources: dict[str, QuantityText] = msgspec.field(default_factory=dict)
 
 
 class Pod(Record, frozen=True):

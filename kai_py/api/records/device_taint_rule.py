@@ -1,6 +1,7 @@
 """Records of DeviceTaintRules (resource.k8s.io): taints that an administrator gives devices."""
 
-from kai_py.api.records.core import ObjectMeta, Record
+from kai_py.api.records.core import ObjectMeta
+from kai_py.api.records.record import Record
 from kai_py.api.records.resource import DeviceTaint
 
 

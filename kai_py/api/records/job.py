@@ -9,8 +9,9 @@ from collections.abc import Callable
 import msgspec
 
 from kai_py.api.queue import GROUP
-from kai_py.api.records.core import ObjectMeta, PodSpec, Record
+from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.decoding import record_decoder
+from kai_py.api.records.record import Record
 
 
 class GangPolicy(Record, frozen=True):

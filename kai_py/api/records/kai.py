@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from kai_py.api.records.core import Condition, ObjectMeta, QuantityText, Record
+from kai_py.api.records.core import Condition, ObjectMeta
+from kai_py.api.records.record import QuantityText, Record
 
 QUEUE_API_VERSION = "scheduling.run.ai/v2"
 POD_GROUP_API_VERSION = "scheduling.run.ai/v2alpha2"

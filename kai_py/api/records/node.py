@@ -7,7 +7,8 @@ from the kubelet's accounts. v1alpha2 has policy and scope as attributes, v1alph
 
 import msgspec
 
-from kai_py.api.records.core import Condition, ObjectMeta, QuantityText, Record
+from kai_py.api.records.core import Condition, ObjectMeta
+from kai_py.api.records.record import QuantityText, Record
 
 
 class Taint(Record, frozen=True):

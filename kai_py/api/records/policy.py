@@ -1,6 +1,7 @@
 """Records of PriorityClasses (scheduling.k8s.io/v1) and PodDisruptionBudgets (policy/v1)."""
 
-from kai_py.api.records.core import LabelSelector, ObjectMeta, Record
+from kai_py.api.records.core import LabelSelector, ObjectMeta
+from kai_py.api.records.record import Record
 
 
 class PriorityClass(Record, frozen=True):

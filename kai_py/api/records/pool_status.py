@@ -3,7 +3,8 @@
 kube-controller-manager writes the status (KEP-5677, alpha from Kubernetes 1.36 on).
 """
 
-from kai_py.api.records.core import Condition, ObjectMeta, Record
+from kai_py.api.records.core import Condition, ObjectMeta
+from kai_py.api.records.record import Record
 
 
 class ReportedPool(Record, frozen=True, omit_defaults=True):

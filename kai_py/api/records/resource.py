@@ -9,7 +9,8 @@ from datetime import datetime
 
 import msgspec
 
-from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta, QuantityText, Record
+from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta
+from kai_py.api.records.record import QuantityText, Record
 
 MAX_RESULTS_PER_CLAIM = 32
 MAX_RESERVED_FOR = 256

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from kai_py.api.records.core import LabelSelector, NodeSelector, ObjectMeta, QuantityText, Record
+from kai_py.api.records.core import LabelSelector, NodeSelector, ObjectMeta
+from kai_py.api.records.record import QuantityText, Record
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"

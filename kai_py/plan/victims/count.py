@@ -206,7 +206,7 @@ class ShapeCount:
         ]
         # What is scarcest comes first, as it mostly decides that no replica fits.
         self._request.sort(key=lambda each: state.future_idle_totals[each[0]] / each[1])
-        self._one_per_node = bool(shape.host_ports)
+        self._one_per_node = shape.one_per_node
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
         self._allocatable = nodes.allocatable

@@ -22,8 +22,9 @@ from typing import ClassVar
 import msgspec
 
 from kai_py.api.quantity import QuantityError
-from kai_py.api.records.core import Container, Pod, QuantityText
+from kai_py.api.records.core import Container, Pod
 from kai_py.api.records.node import NodeResourceTopology, Zone
+from kai_py.api.records.record import QuantityText
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.requests import Amounts, effective_requests, elementwise_max, is_sidecar
 from kai_py.snapshot.resources import amount, amounts

@@ -124,6 +124,7 @@ class SnapshotTables:
             used=state.used,
             releasing=state.releasing,
             host_ports=state.host_ports,
+            disks=state.disks,
             attached=state.attached,
             attach_limits=self._attach_limits.by_node(),
             attachments=self._attachments.by_node(),

@@ -9,8 +9,8 @@ cluster and storage class. As in kube-scheduler, those without a capacity or a t
 An existing volume is available until it names a claim, or until a claim is about to be written.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kai_py.api.quantity import QuantityError
@@ -38,6 +38,22 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk that a pod mounts without a claim: the kind of its source, and a name that it has."""
+
+    source: str
+    name: str
+    read_only: bool = False
+
+    def conflicts_with_any(self, mounted: Container["Disk"]) -> bool:
+        """Whether it may not be mounted beside these on one node."""
+        writable = replace(self, read_only=False)
+        return writable in mounted or (
+            not self.read_only and replace(self, read_only=True) in mounted
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeRequest:
     """What an unbound claim requires of an existing volume; ``size`` in bytes."""
 
@@ -60,6 +76,7 @@ class VolumeToProvision:
 class VolumeRequirements:
     """What the volumes of a pod require of a node, beside the nodes that reach them.
 
+    ``disks``: those that other pods of the node may not mount, or may only read.
     ``exclusive_claims``: by namespace/name, those that only one pod at a time may use.
     ``volume_requests``: of unbound claims for existing volumes, the smallest first.
     ``to_provision``: for other unbound claims, as far as their drivers report capacity.
@@ -69,6 +86,7 @@ class VolumeRequirements:
     exclusive_claims: tuple[str, ...] = ()
     volume_requests: tuple[VolumeRequest, ...] = ()
     to_provision: tuple[VolumeToProvision, ...] = ()
+    disks: tuple[Disk, ...] = ()
 
 
 NO_VOLUME_REQUIREMENTS = VolumeRequirements()

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import (
     Affinity,
-    ClaimVolumeSource,
     ContainerPort,
     LabelSelector,
     NodeSelector,
@@ -20,7 +19,6 @@ from kai_py.api.records.core import (
     SelectorRequirement,
     Toleration,
     TopologySpreadConstraint,
-    Volume,
 )
 from kai_py.api.records.node import Taint
 from kai_py.api.records.storage import (
@@ -30,6 +28,7 @@ from kai_py.api.records.storage import (
     PersistentVolumeSpec,
     VolumeNodeAffinity,
 )
+from kai_py.api.records.volume import ClaimVolumeSource, Volume
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.plan import Stage

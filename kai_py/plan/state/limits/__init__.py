@@ -1,1 +1,1 @@
-"""Node limits beside resources: host ports, NUMA zones, volumes, shared GPUs."""
+"""Node limits beside resources: host ports, disks, NUMA zones, volumes, shared GPUs."""

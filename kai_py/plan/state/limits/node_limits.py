@@ -1,7 +1,7 @@
 """The limits of a node other than its resources; new limits are added here."""
 
 from kai_py.plan.state.limits.base import NodeLimits
-from kai_py.plan.state.limits.host_ports import HostPorts
+from kai_py.plan.state.limits.conflicts import disks, host_ports
 from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import (
     AssumedVolumes,
@@ -15,7 +15,8 @@ from kai_py.snapshot.snapshot import Snapshot
 def node_limits(snapshot: Snapshot, volumes: AssumedVolumes, numa_zones: NumaZones) -> NodeLimits:
     """What bounds the pods of a node beside its resources."""
     limits = (
-        HostPorts(len(snapshot.nodes), snapshot.host_ports),
+        host_ports(snapshot),
+        disks(snapshot),
         AttachedVolumes(snapshot),
         ExclusiveVolumes(snapshot),
         volumes,

@@ -1,12 +1,10 @@
 """Volumes, claims and the pods that use them, for tests of limits of volumes."""
 
 from kai_py.api.records.core import (
-    ClaimVolumeSource,
     NodeSelector,
     NodeSelectorTerm,
     ObjectMeta,
     SelectorRequirement,
-    Volume,
 )
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
@@ -24,6 +22,7 @@ from kai_py.api.records.storage import (
     VolumeNodeResources,
     VolumeResourceRequirements,
 )
+from kai_py.api.records.volume import ClaimVolumeSource, Volume
 from tests.support.scenario import cluster, node, pod, queue
 
 DISK = "disk.example.com"
