@@ -16,13 +16,18 @@ preemptible       our annotation, else label ``kai.scheduler/preemptibility``, e
 minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
-Of an annotation on several objects the top owner's counts.
+What a group says that the pod names counts first. Then KAI looks for the queue on the top owner and
+on the pod, for the preemptibility and the delay on the owners from the nearest to the top, and last
+on the pod. For the priority it asks the nearest owner, the pod's labels and its class, and only
+then the owners above. Of any other annotation on several objects the top owner's counts.
+
+Source: KAI-Scheduler, pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go.
 
 A workload that names a queue of ours has our defaults. What it says itself in KAI's words
 (preemptibility, minMember of a Job, delay and grace) holds nevertheless, unless it says it in ours.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kai_py.api.numbers import NumberError, parse_count
@@ -61,32 +66,58 @@ class KaiQueueNaming:
 
 @dataclass(frozen=True, slots=True)
 class _WorkloadMetadata:
-    """Metadata of the group that the pod names, then of the top owner, and last of the pod."""
+    """Metadata of the groups that the pod names, of its owners, nearest first, and of the pod."""
 
-    metas: tuple[ObjectMeta, ...]
+    groups: tuple[ObjectMeta, ...]
+    owners: tuple[ObjectMeta, ...]
+    pod: ObjectMeta
 
     def value(self, key: str) -> str:
-        """A label or annotation of the topmost object that has it."""
-        return next(self.values(key), "")
+        """A label or annotation of the group, else of the topmost object that has it."""
+        return next(_values(key, (*self.groups, *reversed(self.owners), self.pod)), "")
 
-    def values(self, key: str) -> Iterator[str]:
-        """A label or annotation of every object that has it, the topmost first."""
-        found = (meta.labels.get(key) or meta.annotations.get(key) or "" for meta in self.metas)
-        return filter(None, found)
+    def nearest_value(self, key: str) -> str:
+        """A label or annotation of the group, else of the nearest owner, else of the pod."""
+        return next(_values(key, (*self.groups, *self.owners, self.pod)), "")
+
+    def queue(self, key: str) -> str:
+        """A label or annotation of the group, the top owner, the pod, or another owner."""
+        top = self.owners[-1:]
+        return next(_values(key, (*self.groups, *top, self.pod, *self.owners)), "")
 
     def preemptibility(self) -> Preemptibility | None:
-        """The first valid one: a misspelt one of an object does not hide that of those below it."""
-        parsed = map(parse_preemptibility, self.values(keys.PREEMPTIBILITY))
+        """The first valid one: a misspelt one of an object does not hide that of another."""
+        values = _values(keys.PREEMPTIBILITY, (*self.groups, *self.owners, self.pod))
+        parsed = map(parse_preemptibility, values)
         return next((each for each in parsed if each is not None), None)
+
+    def priority_classes(self, own: str) -> Iterator[tuple[str, bool]]:
+        """Classes, of which the first that exists counts, and whether a label names each.
+
+        ``own``: the pod's, which is asked for with the nearest owner. Ray's label goes first.
+        """
+        yield self.value(keys.RAY_PRIORITY_CLASS), True
+        yield from ((name, True) for name in _values(keys.PRIORITY_CLASS, self.groups))
+        for owner in self.owners:
+            labelled = next(_values(keys.PRIORITY_CLASS, (owner, self.pod)), "")
+            yield labelled or own, bool(labelled)
+        yield next(_values(keys.PRIORITY_CLASS, (self.pod,)), ""), True
+        yield own, False
+
+
+def _values(key: str, metas: Iterable[ObjectMeta]) -> Iterator[str]:
+    found = (meta.labels.get(key) or meta.annotations.get(key) or "" for meta in metas)
+    return filter(None, found)
 
 
 def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNaming) -> GangSpec:
     """``spec`` with KAI's defaults if the workload uses KAI's API, else as it is."""
     pod, owners = context.chain.pod, context.owners
-    metadata = _WorkloadMetadata((*context.chain.groups, *reversed(context.chain.metas)))
+    chain = context.chain
+    metadata = _WorkloadMetadata(chain.groups, chain.metas[1:], chain.metas[0])
     if metadata.value(QUEUE_NAME_KEY) or _namespace_queue(pod, owners):
         return _as_annotated(spec, context, metadata)
-    queue = metadata.value(naming.queue_label)
+    queue = metadata.queue(naming.queue_label)
     if not queue and not naming.all_workloads:
         return _as_annotated(spec, context, metadata)
     group_queue = spec.queue if spec.queue != context.queue.name else ""
@@ -159,7 +190,7 @@ def _namespace_queue(pod: Pod, owners: Owners) -> str:
 
 
 def _fallback_queue(metadata: _WorkloadMetadata, pod: Pod, naming: KaiQueueNaming) -> str:
-    project, pool = metadata.value(keys.PROJECT), pod.metadata.labels.get(keys.NODE_POOL, "")
+    project, pool = metadata.queue(keys.PROJECT), pod.metadata.labels.get(keys.NODE_POOL, "")
     if not project:
         return naming.default_queue
     return f"{project}-{pool}" if pool else project
@@ -190,10 +221,12 @@ def _gang_settings(
     defaults: tuple[KindDefaults, ...],
 ) -> tuple[GangSettings, str]:
     pod, owners = context.chain.pod, context.owners
-    labelled = (*metadata.values(keys.PRIORITY_CLASS), *metadata.values(keys.RAY_PRIORITY_CLASS))
-    allowed = [each for each in labelled if may_name(each, pod.metadata.namespace, owners)]
-    by_kind = (each.priority_class for each in defaults)
-    named = (*allowed, pod.spec.priority_class_name, *by_kind)
+    allowed = [
+        name
+        for name, is_label in metadata.priority_classes(pod.spec.priority_class_name)
+        if not is_label or may_name(name, pod.metadata.namespace, owners)
+    ]
+    named = (*allowed, *(each.priority_class for each in defaults))
     priority_class = existing_class(named, owners) or class_of(context.chain).value
     grace, delay, problem = _durations(context, metadata)
     priority = spec.settings.priority
@@ -216,7 +249,7 @@ def _durations(
     meta, location = context.chain.pod.metadata, ""
     grace, bad_grace = first_duration((keys.STALENESS_GRACE, metadata.value(keys.STALENESS_GRACE)))
     delay, bad_delay = first_duration(
-        (keys.PREEMPTION_DELAY, metadata.value(keys.PREEMPTION_DELAY))
+        (keys.PREEMPTION_DELAY, metadata.nearest_value(keys.PREEMPTION_DELAY))
     )
     problem = bad_grace or bad_delay
     if problem:

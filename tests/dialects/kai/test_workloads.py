@@ -96,6 +96,55 @@ def test_priority_and_preemptibility(labels, spec, expected):
     assert (found.priority, found.preemptible) == expected
 
 
+def jobset_with_pod(labels, job_labels, pod_labels, **spec):
+    """A JobSet, its Job and a pod of it, each with labels of its own."""
+    jobset = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train", "labels": {KAI: "q", **labels}},
+        "spec": {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": {}}}]},
+    }
+    below = job("train-w-0", 1, job_labels)
+    below["metadata"]["ownerReferences"] = pod("", owner=jobset)["metadata"]["ownerReferences"]
+    return [jobset, *with_pods(below, 1, labels=pod_labels, **spec)]
+
+
+@pytest.mark.parametrize(
+    ("above", "on_job", "on_pod", "own_class", "expected"),
+    [
+        ("build", "", "", "", 100),
+        ("build", "train", "", "", 50),
+        ("build", "", "train", "", 50),
+        ("build", "", "", "inference", 125),
+        ("build", "train", "", "inference", 50),
+        ("build", "", "train", "inference", 50),
+        ("build", "gone", "", "", 100),
+    ],
+)
+def test_the_nearest_owners_class_then_the_pods_then_those_above(
+    above, on_job, on_pod, own_class, expected
+):
+    labels = [{"priorityClassName": each} if each else {} for each in (above, on_job, on_pod)]
+    spec = {"priorityClassName": own_class} if own_class else {}
+    found = gang(*jobset_with_pod(*labels, **spec), key="default/JobSet/train")
+    assert found.priority == expected
+
+
+def test_preemptibility_and_delay_are_the_nearest_owners_and_the_queue_the_tops():
+    keys = ("kai.scheduler/preemptibility", "kai.scheduler/preemption-delay", KAI)
+    above, on_job, on_pod = (
+        dict(zip(keys, values, strict=True))
+        for values in (("preemptible", "1s", "q"), ("non-preemptible", "2s", "r"), ("x", "3s", "s"))
+    )
+    found = gang(*jobset_with_pod(above, on_job, on_pod), key="default/JobSet/train")
+    assert (found.preemptible, found.preemption_delay, found.queue) == (False, 2, "q")
+    found = gang(*jobset_with_pod(above, {}, on_pod), key="default/JobSet/train")
+    assert (found.preemptible, found.preemption_delay) == (True, 1)
+    nothing = dict.fromkeys((KAI,), "")
+    found = gang(*jobset_with_pod(nothing, on_job, on_pod), key="default/JobSet/train")
+    assert found.queue == "s", "KAI asks the pod before an owner between them"
+
+
 SYSTEM = "system-node-critical"
 CRITICAL = priority_class(SYSTEM, 2_000_001_000)
 
