@@ -12,8 +12,10 @@ from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.kai.keys import QUEUE
+from kai_py.dialects.kai.priority import existing_class, may_name, priority_of
 from kai_py.grouping.counts import count_at
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.gang_settings import GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
@@ -39,6 +41,8 @@ class GroupReader:
     subgroup: Callable[[OwnerChain, Subgroup], str] = lambda _chain, _tree: ""
     queue: str = ""
     """Path of the field that names the group's queue, empty if it has none."""
+    priority_class: str = ""
+    """Path of the field that names the group's PriorityClass, empty if it has none."""
 
 
 def group_source(reader: GroupReader) -> GroupSource:
@@ -79,7 +83,17 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
         tree=tree,
         subgroup=reader.subgroup(chain, tree),
         problem=problem,
+        settings=_settings(reader, found, context),
     )
+
+
+def _settings(reader: GroupReader, found: Unstructured, context: PodContext) -> GangSettings:
+    """The priority of the class that the group names; of one that does not exist, the pods'."""
+    named = str(found.first_at(reader.priority_class) or "") if reader.priority_class else ""
+    pod, owners = context.chain.pod, context.owners
+    if not existing_class((named,), owners) or not may_name(named, pod.metadata.namespace, owners):
+        return GangSettings()
+    return GangSettings(priority=priority_of(named, owners))
 
 
 def _group_metadata(

@@ -1,11 +1,15 @@
 """Volcano's PodGroup: an annotation names it, ``spec.minMember`` applies.
 
+priorityClassName  the priority of the gang; without it that of its pods
 minTaskMember    minimums per task, which pods name in an annotation. As in Volcano they count only
                  if their sum is at most minMember; if it is less, only minMember counts here,
                  because a tree has no minimum over minimums
 networkTopology  keeps the gang within a tier of HyperNodes. The configuration has the node label
                  whose values are the domains of a tier, because HyperNodes are not read: ``hard``
                  requires the level (and waits where none is configured), ``soft`` prefers it
+
+``volcano.sh/preemptable`` on pods, their owners or the PodGroup, as annotation or else as label,
+makes a gang non-preemptible unless it is true; the value of the nearest object counts.
 
 Source: scheduling.volcano.sh/v1beta1; the annotation is that of its predecessor kube-batch.
 """
@@ -17,13 +21,15 @@ from functools import partial
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, group_source, min_member_tree
 from kai_py.grouping.counts import parse_count
-from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.pod_template import annotation_or_label
 
 GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+PREEMPTABLE_KEY = "volcano.sh/preemptable"
+TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 TASK_KEY = "volcano.sh/task-spec"
 OTHER_TASKS = "(other tasks)"
 """Leaf of pods whose task has no minimum; not a valid object name, so no task has it."""
@@ -40,8 +46,19 @@ def volcano_source(tiers: Mapping[str, str]) -> GroupSource:
             tree=partial(_tree, tiers),
             subgroup=_leaf,
             queue="spec.queue",
+            priority_class="spec.priorityClassName",
         )
     )
+
+
+def with_preemptable(spec: GangSpec, chain: OwnerChain) -> GangSpec:
+    """``spec``, as Volcano's key says, unless something else has decided."""
+    if spec.preemptible is not None:
+        return spec
+    sources = (*chain.metas, *chain.groups)
+    values = (annotation_or_label(meta, PREEMPTABLE_KEY) for meta in sources)
+    value = next(filter(None, values), "")
+    return replace(spec, preemptible=value in TRUE) if value else spec
 
 
 def _name(chain: OwnerChain) -> str:

@@ -72,3 +72,60 @@ def test_a_hard_tier_that_nobody_knows_is_told_with_the_setting():
     cluster = Cluster(NODES, QUEUE, wanted, member("w0", "worker"))
     ((_, text),) = cluster.why().values()
     assert "no node label is known for tier 2; name it in volcano.tiers" in text
+
+
+def priority_class(name, value):
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": name}, "value": value}
+
+
+@pytest.mark.parametrize(
+    ("named", "pods_priority", "expected"), [("high", 0, 1000), ("gone", 7, 7), ("", 7, 7)]
+)
+def test_the_groups_class_is_its_priority(named, pods_priority, expected):
+    one = member("w0", "worker")
+    one["spec"]["priority"] = pods_priority
+    wanted = group(minMember=1, priorityClassName=named)
+    cluster = Cluster(NODES, QUEUE, priority_class("high", 1000), wanted, one)
+    [found] = cluster.snapshot().gangs.values()
+    assert found.priority == expected
+
+
+def test_a_group_names_no_class_of_the_system():
+    system = priority_class("system-node-critical", 2_000_001_000)
+    wanted = group(minMember=1, priorityClassName="system-node-critical")
+    [found] = (
+        Cluster(NODES, QUEUE, system, wanted, member("w0", "worker")).snapshot().gangs.values()
+    )
+    assert found.priority == 0
+
+
+@pytest.mark.parametrize(
+    ("on_pod", "on_group", "expected"),
+    [
+        ({}, {}, True),
+        ({"annotations": "false"}, {}, False),
+        ({"labels": "false"}, {}, False),
+        ({"annotations": "True", "labels": "false"}, {}, True),
+        ({"annotations": "no"}, {}, False),
+        ({}, {"labels": "0"}, False),
+        ({"labels": "1"}, {"annotations": "false"}, True),
+    ],
+)
+def test_what_is_not_preemptable_is_not_preemptible(on_pod, on_group, expected):
+    one, wanted = member("w0", "worker"), group(minMember=1)
+    for document, marks in ((one, on_pod), (wanted, on_group)):
+        for place, value in marks.items():
+            document["metadata"].setdefault(place, {})["volcano.sh/preemptable"] = value
+    [found] = Cluster(NODES, QUEUE, wanted, one).snapshot().gangs.values()
+    assert found.preemptible is expected
+
+
+def test_our_own_word_on_preemption_goes_before_volcanos():
+    one = member("w0", "worker")
+    one["metadata"]["annotations"] |= {
+        "volcano.sh/preemptable": "false",
+        "scheduling.kai.io/preemptibility": "preemptible",
+    }
+    [found] = Cluster(NODES, QUEUE, group(minMember=1), one).snapshot().gangs.values()
+    assert found.preemptible is True

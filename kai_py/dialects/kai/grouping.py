@@ -17,7 +17,7 @@ from kai_py.dialects.kai.pod_groups import POD_GROUP, in_existing_group
 from kai_py.dialects.kai.workloads import KaiQueueNaming, with_kai_defaults
 from kai_py.dialects.kueue import KUEUE, is_placed_by_kueue, without_topology
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
-from kai_py.dialects.volcano import volcano_source
+from kai_py.dialects.volcano import volcano_source, with_preemptable
 from kai_py.dialects.yunikorn import YUNIKORN
 from kai_py.grouping.frameworks.dask import DASK
 from kai_py.grouping.frameworks.flink import FLINK
@@ -71,6 +71,7 @@ class KaiGrouping:
         spec = with_base_gang_affinity(self._grouper.gang_spec(context), context.chain)
         if spec.owner.api_version != POD_GROUP_API_VERSION:
             spec = with_kai_defaults(spec, context, self._queue_naming)
+            spec = with_preemptable(spec, context.chain)
             if spec.settings.wording is Wording.KAI and not annotation_or_label(
                 pod.metadata, POD_GROUP_KEY
             ):
