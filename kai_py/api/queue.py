@@ -231,7 +231,7 @@ class QueueSpec(ApiModel):
             default_factory=dict,
         ),
     ]
-    """Further resources by name: cpu, memory, any extended resource."""
+    """Further resources by name: cpu, memory, pods (a number), any extended resource."""
     devices: Annotated[
         tuple[DeviceShare, ...],
         Field(max_length=32, json_schema_extra=list_map("name")),

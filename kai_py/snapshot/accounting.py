@@ -26,7 +26,6 @@ from kai_py.snapshot.extended_resources import ExtendedRequest
 
 GPU = "gpu"
 DEVICE_CLASS = "deviceclass/"
-NOT_ACCOUNTED = frozenset({"pods"})
 MIG_RESOURCE = re.compile(r"^nvidia\.com/mig-(\d+)g\.")
 MIG_SLICES_PER_GPU = 7.0
 MAX_MIG_SLICES = 16
@@ -87,8 +86,6 @@ class Accounting:
         """The cost of resource requests given in row units."""
         cost: dict[str, float] = {}
         for name, amount in requests.items():
-            if name in NOT_ACCOUNTED:
-                continue
             gpus = self.gpus_per_unit(name)
             if gpus:
                 cost[GPU] = cost.get(GPU, 0.0) + gpus * amount
