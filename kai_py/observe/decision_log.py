@@ -7,13 +7,17 @@ were deleted. Numbers grow by one, so a reader can tell whether it missed any.
 
 import asyncio
 import enum
+import math
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
+from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.resources import BASE_RESOURCES
 
 MAX_DECISIONS = 5000
 _PLACEMENT_REASONS = {
@@ -152,10 +156,25 @@ def _placement_message(plan: Plan, gang: GangPlacement) -> str:
     share = next((share for share in plan.queues if share.queue == gang.queue), None)
     if share is None:
         return reason
-    allocated, fair = share.allocated.get(GPU, 0.0), share.fair_share.get(GPU, 0.0)
-    return (
-        f"{reason}; queue {gang.queue} then has {allocated:g} GPUs allocated, fair share {fair:g}"
+    usage = ", ".join(_usage(share, name) for name in _told(gang.charge, share.allocated))
+    return f"{reason}; queue {gang.queue} then has {usage}" if usage else reason
+
+
+def _told(charge: Mapping[str, float], counted: Container[str]) -> list[str]:
+    """The devices of a charge, GPUs first; what every pod has, like CPU, where there are none."""
+    charged = sorted(
+        (name for name, amount in charge.items() if amount and name in counted),
+        key=lambda name: (name != GPU, name),
     )
+    return [name for name in charged if name not in BASE_RESOURCES] or charged
+
+
+def _usage(share: QueueShare, resource: str) -> str:
+    unit, size = display_unit(resource)
+    allocated = share.allocated.get(resource, 0.0) / size
+    fair = share.fair_share.get(resource, math.inf) / size
+    text = f"{round(allocated, 2):g} {unit} allocated"
+    return f"{text}, fair share {round(fair, 2):g}" if math.isfinite(fair) else text
 
 
 def _identity(gang: GangPlacement) -> tuple[str, ...]:

@@ -220,6 +220,7 @@ class GangPlacement(Struct, frozen=True):
 
     ``resume``: they are placeholders for the pods of a suspended Job, ``owner``, which is resumed.
     The other fields are those of the gang; ``expected``: its pods that do not exist yet, by leaf.
+    ``charge``: what ``pods`` cost their queue, by quota resource, in quota units.
     """
 
     gang: str
@@ -235,6 +236,7 @@ class GangPlacement(Struct, frozen=True):
     expected_runtime: float | None = None
     expected: tuple[tuple[str, int], ...] = ()
     fragile: bool = False
+    charge: Mapping[str, float] = {}
 
     def terms(self, placement: Placement) -> Terms:
         """What one of the pods is admitted with."""

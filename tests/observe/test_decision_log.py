@@ -1,11 +1,16 @@
 """What a cycle decides that the one before did not, numbered and bounded."""
 
 import asyncio
+import math
 from dataclasses import replace
+
+import pytest
+from msgspec import structs
 
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import Decision, DecisionKind, DecisionLog
+from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import (
     Action,
     Eviction,
@@ -25,6 +30,7 @@ LOST = tuple(
     Eviction(pod, "n1", "train", JOB, "q", Action.RECLAIM, "other", "p", "other is owed it.")
     for pod in PODS
 )
+CPU_AND_MEMORY = "3 CPU cores allocated, fair share 6.5, 2.25 GB memory allocated, fair share 4"
 
 
 def told(*plans, gangs=("train",)):
@@ -58,6 +64,35 @@ def test_evictions_of_a_gang_are_one_decision_with_rule_and_beneficiary():
     assert (decision.kind, decision.action, len(decision.pods)) == ("evicted", "reclaim", 2)
     assert (decision.preemptor, decision.preemptor_queue) == ("other", "p")
     assert decision.message == "other is owed it."
+
+
+@pytest.mark.parametrize(
+    ("charge", "usage"),
+    [
+        ({"gpu": 2.0, "cpu": 1000.0, "pods": 1.0}, "4 GPUs allocated, fair share 8"),
+        ({"cpu": 1000.0, "memory": 1e9, "pods": 1.0}, CPU_AND_MEMORY),
+        ({"deviceclass/nic": 1.0, "cpu": 1000.0}, "2 devices of class nic allocated"),
+        (
+            {"cpu": 1000.0, "deviceclass/nic": 1.0, "gpu": 1.0},
+            "4 GPUs allocated, fair share 8, 2 devices of class nic allocated",
+        ),
+        ({"example.com/fpga": 1.0}, ""),
+    ],
+)
+def test_a_placement_tells_the_usage_of_what_its_pods_take(charge, usage):
+    share = QueueShare(
+        queue="q",
+        deserved={},
+        maximum={},
+        fair_share={"gpu": 8.0, "cpu": 6500.0, "memory": 4e9, "deviceclass/nic": math.inf},
+        allocated={"gpu": 4.0, "cpu": 3000.0, "memory": 2.25e9, "deviceclass/nic": 2.0},
+        requested={},
+        pending_gangs=0,
+    )
+    placed = structs.replace(PLACED, charge=charge)
+    (decision,) = told(Plan(placements=(placed,), queues=(share,)))
+    expected = "it fits into idle capacity" + (usage and f"; queue q then has {usage}")
+    assert decision.message == expected
 
 
 def test_promised_room_is_told():

@@ -19,6 +19,7 @@ from kai_py.plan.plan import (
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.volumes import AssumedVolumes
 from kai_py.plan.state.undo import Undo
+from kai_py.snapshot.accounting import total
 from kai_py.snapshot.admitted_gangs import expected_pods, is_fragile
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.suspended_jobs import is_placeholder
@@ -119,4 +120,5 @@ def gang_placement(
         expected_runtime=gang.expected_runtime,
         expected=expected_pods(gang) if gang.placeholders else (),
         fragile=is_fragile(gang),
+        charge=total(p.member.charge for p in pods),
     )
