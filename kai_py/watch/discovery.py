@@ -29,10 +29,14 @@ Served = Mapping[Kind[Any], Resource[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """``unanswered``: why it is unknown whether a kind is served, of which nothing was known."""
+    """``unanswered``: why it is unknown whether a kind is served, of which nothing was known.
+
+    ``unknown_versions``: those of kinds that are served, but in no version that is known here.
+    """
 
     served: Served
     unanswered: Mapping[Kind[Any], str]
+    unknown_versions: Mapping[Kind[Any], tuple[str, ...]]
 
 
 class _Version(msgspec.Struct):
@@ -64,6 +68,7 @@ Document = TypeVar("Document")
 
 async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) -> Discovery:
     """Find the kinds that are served now; raises ApiError if the server cannot be asked at all."""
+    kinds = tuple(kinds)
     groups = await _read(client, "/apis", _Groups)
     versions = {(group.name, item.version) for group in groups.groups for item in group.versions}
     versions.add(("", "v1"))
@@ -73,9 +78,7 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
         for resource in map(kind.at, kind.versions)
         if (kind.group, resource.version) in versions
     ]
-    roots = list(dict.fromkeys(resource.root for resource in candidates))
-    listed = await asyncio.gather(*(_watchable(client, root) for root in roots))
-    watchable = dict(zip(roots, listed, strict=True))
+    watchable = await _all_watchable(client, (resource.root for resource in candidates))
     served: dict[Kind[Any], Resource[Any]] = {}
     unanswered: dict[Kind[Any], str] = {}
     for resource in candidates:
@@ -88,7 +91,29 @@ async def discover(client: Client, kinds: Iterable[Kind[Any]], known: Served) ->
             served.setdefault(kind, known[kind])
         elif kind not in known:
             unanswered[kind] = str(names)
-    return Discovery(served, {kind: unanswered[kind] for kind in unanswered if kind not in served})
+    unanswered = {kind: unanswered[kind] for kind in unanswered if kind not in served}
+    missing = [kind for kind in kinds if kind not in served and kind not in unanswered]
+    return Discovery(served, unanswered, await _unknown_versions(client, groups, missing))
+
+
+async def _unknown_versions(
+    client: Client, groups: _Groups, missing: Sequence[Kind[Any]]
+) -> dict[Kind[Any], tuple[str, ...]]:
+    """The versions of ``missing`` kinds that are served all the same."""
+    listed = {g.name: [each.version for each in g.versions] for g in groups.groups}
+    roots = [
+        (kind, version, f"/apis/{kind.group}/{version}")
+        for kind in missing
+        for version in listed.get(kind.group, ())
+        if version not in kind.versions
+    ]
+    watchable = await _all_watchable(client, (root for *_, root in roots))
+    found: dict[Kind[Any], tuple[str, ...]] = {}
+    for kind, version, root in roots:
+        names = watchable[root]
+        if not isinstance(names, ApiError) and kind.plural in names:
+            found[kind] = (*found.get(kind, ()), version)
+    return found
 
 
 class ServedApis:
@@ -150,6 +175,15 @@ async def find_kind(
 
 def _same(known: Resource[Any] | None, resource: Resource[Any]) -> bool:
     return known is not None and known.version == resource.version
+
+
+async def _all_watchable(
+    client: Client, roots: Iterable[str]
+) -> dict[str, frozenset[str] | ApiError]:
+    """What can be watched below each root, or why the server does not say."""
+    every = list(dict.fromkeys(roots))
+    listed = await asyncio.gather(*(_watchable(client, root) for root in every))
+    return dict(zip(every, listed, strict=True))
 
 
 async def _watchable(client: Client, root: str) -> frozenset[str] | ApiError:

@@ -118,6 +118,7 @@ class Mirror:
         self._taken_in = 0
         self._discovered_since: float | None = None
         self._unanswered: Mapping[Kind[Any], str] = {}
+        self._unknown_versions: Mapping[Kind[Any], tuple[str, ...]] = {}
         self._problem = "not connected yet"
         self._discovery_backoff = self._new_backoff()
         self._rediscover = asyncio.Event()
@@ -233,9 +234,23 @@ class Mirror:
         self._served, self._unanswered = found.served, found.unanswered
         if self._discovered_since is None:
             self._discovered_since = asyncio.get_running_loop().time()
+        self._tell_unknown_versions(found.unknown_versions)
         self._problem = ""
         if self._has_answers():
             self._discovery_backoff.reset()
+
+    def _tell_unknown_versions(self, found: Mapping[Kind[Any], tuple[str, ...]]) -> None:
+        """Warn of kinds whose objects stay unread, once per change of their versions."""
+        for kind, versions in found.items():
+            if self._unknown_versions.get(kind) != versions:
+                logger.warning(
+                    "%s of %s is served in %s, but read only in %s: its objects are not known",
+                    kind.name,
+                    kind.group,
+                    ", ".join(versions),
+                    ", ".join(kind.versions),
+                )
+        self._unknown_versions = found
 
     def _has_answers(self) -> bool:
         """Whether it is known which kinds are served, or optional ones were waited for."""

@@ -63,3 +63,14 @@ def test_kinds_that_cannot_be_watched_are_not_served():
         assert (await discover(Client(server), KINDS, {})).served == {}
 
     asyncio.run(main())
+
+
+def test_versions_that_are_served_and_not_known_are_found():
+    async def main():
+        found = await discover(Client(ClusterServer(CLAIMS.format("v2"), QUEUES)), KINDS, {})
+        assert found.unknown_versions == {kinds.RESOURCE_CLAIMS: ("v2",)}
+        served = CLAIMS.format("v1"), CLAIMS.format("v2")
+        found = await discover(Client(ClusterServer(*served)), KINDS, {})
+        assert found.unknown_versions == {}
+
+    asyncio.run(main())

@@ -202,6 +202,17 @@ def test_the_group_of_a_required_kind_is_waited_for_until_it_answers():
     virtual_time.run(main())
 
 
+def test_a_kind_that_is_served_only_in_unknown_versions_is_told_once(caplog):
+    async def main():
+        async with mirrored(ClusterServer(CLAIMS_V1.replace("/v1/", "/v7/"))) as mirror:
+            await asyncio.wait_for(mirror.wait_synced(), 60)
+            await asyncio.sleep(3600)
+        (said,) = [r.message for r in caplog.records if "served in" in r.message]
+        assert "ResourceClaim of resource.k8s.io is served in v7, but read only in v1" in said
+
+    virtual_time.run(main())
+
+
 def test_an_optional_kind_that_is_refused_is_gone_without_until_it_may_be_read(caplog):
     async def main():
         server = ClusterServer(CLAIMS_V1)
