@@ -91,7 +91,7 @@ class Scheduler:
         self._identity = identity
         self._dry_run = dry_run
         self._failures = Failures(
-            lambda part: metrics.contained_failures.labels(part).inc(), client.machine.now
+            lambda part: metrics.contained_failures.labels(part).inc(), client.machine.boot_time
         )
         self._planner = Planner(
             configuration,

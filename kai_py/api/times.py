@@ -99,3 +99,19 @@ def lies_ahead(moment: float, now: float, longest: float) -> bool:
     One that would take much longer began before the clock was set back: it is over.
     """
     return now < moment <= now + longest + CLOCK_STEP
+
+
+def happened_within(seconds: float, moment: float, now: float) -> bool:
+    """Whether ``moment`` was less than so many ``seconds`` ago.
+
+    One that lies ahead was noted before the clock was set back: it does not count.
+    """
+    return now - seconds < moment <= now + CLOCK_STEP
+
+
+def begun_at(moment: float, now: float) -> float:
+    """When something began that was noted at ``moment``; ``now`` if the clock was set back since.
+
+    Its time runs again then: how much of it had passed is not known.
+    """
+    return moment if moment <= now + CLOCK_STEP else now

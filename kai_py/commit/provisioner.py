@@ -23,6 +23,7 @@ from typing import Any
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
+from kai_py.api.times import lies_ahead
 from kai_py.commit.provisioning_request import (
     GANG_KEY,
     MANAGED_BY,
@@ -183,8 +184,9 @@ class Provisioner:
     def _should_retry(self, request: Unstructured) -> bool:
         """Whether the request failed long enough ago to be created again."""
         ended = failed_at(request)
-        return (
-            ended is not None and self._client.machine.now() >= ended + self._settings.retry_after
+        pause = self._settings.retry_after
+        return ended is not None and not lies_ahead(
+            ended + pause, self._client.machine.now(), pause
         )
 
     def _is_unneeded(self, request: Unstructured) -> bool:

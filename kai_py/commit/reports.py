@@ -108,8 +108,9 @@ class PlanReports:
         self._texts.update(gangs, snapshot.queues, snapshot.namespaces)
         plan = self._texts.readable_plan(with_kai_messages(plan, gangs, now))
         names = [name for _, name in self._dependencies.mirror.objects(NODES)]
+        since_boot = self._dependencies.client.machine.boot_time()
         return self._provisioner.update(
-            self._scale_ups.suppress_ineffective(plan, names, now), gangs
+            self._scale_ups.suppress_ineffective(plan, names, since_boot), gangs
         )
 
     def update(self, plan: Plan, gangs: Collection[Gang]) -> None:

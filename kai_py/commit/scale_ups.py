@@ -40,7 +40,10 @@ class ScaleUpTracker:
         self._requests: dict[str, _ScaleUpRequest] = {}
 
     def suppress_ineffective(self, plan: Plan, nodes: Collection[str], now: float) -> Plan:
-        """``plan`` without requests that new nodes do not help; ``nodes``: all names."""
+        """``plan`` without requests that new nodes do not help; ``nodes``: all names.
+
+        ``now``: seconds of a clock that is never set.
+        """
         requesting = [each for each in plan.unplaced if each.stage in SHORT_OF_CAPACITY]
         if not requesting:
             self._requests, self._nodes, self._began = {}, None, None

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kai_py.api.times import CLOCK_STEP
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 
@@ -59,6 +60,8 @@ class ShareHistory:
             fair_share={share.queue: share.fair_share.get(GPU, 0.0) for share in plan.queues},
         )
         self._newest = sample
+        while self._samples and self._samples[-1].time > now + CLOCK_STEP:
+            self._samples.pop()  # of a clock that has been set back
         if self._samples and now - self._samples[-1].time < self.interval:
             return
         self._samples.append(sample)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from kai_py.api.times import happened_within
 from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.label_selector import label_selector_matches
@@ -135,7 +136,7 @@ def _now_known(
     gone = {
         key: each
         for key, each in known.items()
-        if key not in keys and now - each.seen <= REMEMBERED_SECONDS
+        if key not in keys and happened_within(REMEMBERED_SECONDS, each.seen, now)
     }
     for gang in present:
         if _has_minimum(gang):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kai_py.api.times import CLOCK_STEP, begun_at
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queues import UsageRecord
 
@@ -49,11 +50,11 @@ def advance_usage(
     """Advance to ``now``, with these amounts since the last observation.
 
     ``allocated``: (resources, queues), ``total``: (resources,). A ``now`` before the last
-    observation (a clock set back) changes nothing.
+    observation changes nothing, but that time runs from there once the clock was set back.
     """
     elapsed = now - state.observed_at
     if elapsed <= 0:
-        return state
+        return replace(state, observed_at=begun_at(state.observed_at, now))
     factor, span = _decay(elapsed, half_life)
     integral = state.allocated * factor + allocated * span
     return UsageState(now, integral, state.offered * factor + total * span)
@@ -197,7 +198,7 @@ class ExternalUsage:
     ) -> Floats:
         """(resources, queues) past usage as a fraction of ``total`` (resources,)."""
         used = np.zeros((len(resources), len(queues)))
-        if now > self._measured_at + self.stale_after:
+        if not -CLOCK_STEP <= now - self._measured_at <= self.stale_after:
             return used
         for column, queue in enumerate(queues):
             amounts = self._amounts.get(queue)

@@ -22,6 +22,7 @@ from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums, charges_of
 from kai_py.snapshot.sorted_keys import SortedKeys
+from kai_py.snapshot.stale_gangs import StaleGangs
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.refusals import NodeRefusal
 
@@ -66,8 +67,7 @@ class GangTable:
         self._succeeded: dict[str, str] = {}
         self._succeeded_counts: dict[str, int] = {}
         self._finishing: dict[str, None] = {}
-        self._below_min_since: dict[str, float] = {}
-        self._seen_satisfied: dict[str, None] = {}
+        self._stale = StaleGangs()
         self._started_in_part: dict[str, None] = {}
         self._choosing_spot: dict[str, None] = {}
         self._sharing: dict[str, None] = {}
@@ -160,7 +160,7 @@ class GangTable:
 
     def below_min_members(self) -> tuple[str, ...]:
         """Keys of gangs that run below minMember, in order."""
-        return tuple(sorted(self._below_min_since))
+        return self._stale.keys
 
     def started_in_part(self) -> tuple[str, ...]:
         """Keys of gangs that have started and whose other pods are created later, in order."""
@@ -183,6 +183,7 @@ class GangTable:
 
         A gang found below minMember is so since ``now``.
         """
+        self._changed |= dict.fromkeys(self._stale.restart(now))
         for key in tuple(islice(self._changed, at_most)):
             del self._changed[key]
             self._rebuild(key, now)
@@ -227,7 +228,7 @@ class GangTable:
         owner = by_order[0].spec.owner
         try:
             found = as_finishing(as_admitted(self._gang(by_order), self._admissions))
-            gang = self._with_stale_since(found, now)
+            gang = self._stale.updated(found, now, is_finishing=found.key in self._finishing)
         except Exception as error:
             return _invalid_gang(by_order, self._quarantine.report(owner, GANG, error))
         self._quarantine.clear(owner, GANG)
@@ -236,9 +237,8 @@ class GangTable:
     def _forget(self, key: str) -> None:
         self._members.pop(key, None)
         self._unordered.pop(key, None)
-        self._below_min_since.pop(key, None)
+        self._stale.forget(key)
         self._disrupted.pop(key, None)
-        self._seen_satisfied.pop(key, None)
         if key not in self._succeeded_counts:
             self._finishing.pop(key, None)
 
@@ -250,26 +250,6 @@ class GangTable:
             by_order = sorted(members.items(), key=lambda item: _sort_key(item[1]))
             members = self._members[key] = dict(by_order)
         return list(members.values())
-
-    def _with_stale_since(self, gang: Gang, now: float) -> Gang:
-        """``gang`` with the time since which it runs below minMember, if it does.
-
-        Once a pod of it has succeeded it is finishing, also after that pod was deleted. For a gang
-        that was below minMember when it was first seen, the time that its group records counts, or
-        else what can be concluded from its pods: a restart does not reset the time.
-        """
-        if gang.key in self._finishing or not gang.bound or gang.is_satisfied:
-            self._below_min_since.pop(gang.key, None)
-            self._seen_satisfied[gang.key] = None
-            return gang if gang.stale_since is None else replace(gang, stale_since=None)
-        if gang.key not in self._below_min_since:
-            known = (
-                None
-                if gang.key in self._seen_satisfied
-                else gang.stale_since or _unchanged_since(gang)
-            )
-            self._below_min_since[gang.key] = now if known is None else min(known, now)
-        return replace(gang, stale_since=self._below_min_since[gang.key])
 
     def _gang(self, by_order: list[GangMember]) -> Gang:
         """The gang of these pods; where they disagree about it, the first of them decides.
@@ -384,16 +364,3 @@ def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
 def _largest_tree(trees: list[Subgroup]) -> Subgroup:
     distinct = {id(tree): tree for tree in trees}
     return trees[0] if len(distinct) == 1 else max(distinct.values(), key=Subgroup.min_pods)
-
-
-def _unchanged_since(gang: Gang) -> float | None:
-    """The time of the last change of a gang whose pods all exist: one was created or bound then.
-
-    A pod that was lost has a successor, created when the gang was below minMember already, so that
-    it has been since that time at the latest. While pods are missing, None: it is unknown when they
-    were lost.
-    """
-    present = [member for member in gang.members if member.state is not PodState.RELEASING]
-    if not gang.total_pods or len(present) < gang.total_pods:
-        return None
-    return max(m.bound_since if m.state is PodState.BOUND else m.created for m in present)

@@ -26,6 +26,7 @@ from kai_py.api.records.device_taint_rule import (
 from kai_py.api.records.policy import PriorityClass
 from kai_py.api.records.resource import DeviceClass, DeviceTaint, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.times import lies_ahead
 from kai_py.grouping.owner_chain import OwnerObject
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
 from kai_py.snapshot.snapshot import DeviceObjects
@@ -261,6 +262,7 @@ class FailedDevices:
         self._objects = objects
         self._seconds: dict[DeviceKey, float] = {}
         self._rules: dict[DeviceKey, tuple[float, DeviceTaintRule]] = {}
+        self._longest = 0.0
 
     def avoid(self, device: DeviceKey, reason: str, seconds: float, key: str = TAINT_KEY) -> None:
         """Taint a device; the time runs from the next ``expire``: here no clock is known."""
@@ -274,9 +276,12 @@ class FailedDevices:
         """Start the time of new taints, and end those whose time has passed."""
         for device, seconds in self._seconds.items():
             self._rules[device] = (now + seconds, self._rules[device][1])
+            self._longest = max(self._longest, seconds)
         self._seconds.clear()
-        for device in [device for device, (until, _) in self._rules.items() if until <= now]:
-            self._forget(device)
+        ends = [(device, until) for device, (until, _) in self._rules.items()]
+        for device, until in ends:
+            if not lies_ahead(until, now, self._longest):
+                self._forget(device)
 
     def withdraw(self, old: ResourceSlice, new: ResourceSlice | None) -> None:
         """End the taints of devices that ``old`` listed and ``new`` does not.

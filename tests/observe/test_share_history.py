@@ -30,3 +30,10 @@ def test_a_long_time_needs_no_more_memory_and_stays_in_view():
     assert (times[0], times[-1]) == (0.0, 9999.0)
     assert history.interval == 32.0
     assert {later - earlier for earlier, later in pairwise(times[:-1])} == {32.0}
+
+
+def test_samples_of_a_clock_that_was_ahead_are_dropped():
+    history = ShareHistory()
+    for time in (0.0, 10_000.0, 10_001.0, 20.0, 30.0):
+        history.record(plan(1.0), time)
+    assert [sample.time for sample in history.samples] == [0.0, 20.0, 30.0]

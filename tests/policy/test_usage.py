@@ -66,9 +66,14 @@ def test_observing_more_often_changes_nothing(history, parts, half_life):
     assert (once.fractions <= 1 + 1e-9).all()
 
 
-def test_a_clock_set_back_changes_nothing():
+def test_a_clock_set_back_counts_nothing_and_time_runs_from_there():
     state = advance_usage(new(), held(6, 0), TOTAL, HOUR, HOUR)
-    assert advance_usage(state, held(0, 9), TOTAL, HOUR / 2, HOUR) is state
+    corrected = advance_usage(state, held(0, 9), TOTAL, HOUR - 30, HOUR)
+    assert (corrected.observed_at, corrected.allocated) == (HOUR, state.allocated)
+    set_back = advance_usage(state, held(0, 9), TOTAL, HOUR / 2, HOUR)
+    assert (set_back.observed_at, set_back.allocated) == (HOUR / 2, state.allocated)
+    later = advance_usage(set_back, held(0, 9), TOTAL, HOUR, HOUR)
+    assert (later.allocated[:, 1] > 0).any()
 
 
 def test_history_survives_a_restart_as_json():

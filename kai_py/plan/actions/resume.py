@@ -18,6 +18,7 @@ from heapq import nsmallest
 
 import numpy as np
 
+from kai_py.api.times import lies_ahead
 from kai_py.plan.actions.preempt import Preemption
 from kai_py.plan.actions.reclaim import Reclaim
 from kai_py.plan.observations import CapacityHold
@@ -180,7 +181,7 @@ def reserve_expected(state: CycleState) -> None:
     """Place the existing and the expected pods of all gangs that started in part."""
     now = state.snapshot.now
     in_part = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
-    started = [gang for gang in in_part if gang.started + state.reservation_seconds > now]
+    started = [gang for gang in in_part if _is_held(gang, state.reservation_seconds, now)]
     order = sorted(started, key=lambda g: (-g.priority, g.created, g.key))
     for gang in state.turns.eligible(order):
         with state.turns.of(gang):
@@ -209,6 +210,11 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
         state.mark_placed(gang)
 
 
+def _is_held(gang: Gang, reservation_seconds: float, now: float) -> bool:
+    """Whether capacity is held for the pods of a gang that its framework has not created yet."""
+    return lies_ahead(gang.started + reservation_seconds, now, reservation_seconds)
+
+
 def capacity_holds(snapshot: Snapshot, reservation_seconds: float) -> tuple[CapacityHold, ...]:
     """What is held, or was, for pods that do not exist yet of gangs that started in part."""
     gangs = (snapshot.gangs[key] for key in snapshot.started_in_part)
@@ -222,7 +228,7 @@ def capacity_holds(snapshot: Snapshot, reservation_seconds: float) -> tuple[Capa
 def _capacity_hold(gang: Gang, reservation_seconds: float, now: float) -> CapacityHold:
     count = len(gang.placeholders)
     pods, them = (f"{count} pods", "them") if count > 1 else ("a pod", "it")
-    if gang.started + reservation_seconds > now:
+    if _is_held(gang, reservation_seconds, now):
         held = f"Capacity for {pods} of the gang is held until its framework creates {them}"
         message = f"{held}, for {reservation_seconds:.0f} s from its start"
         return CapacityHold(gang.key, gang.owner, message)

@@ -66,11 +66,12 @@ class SettledGang:
 class SettledCycle:
     """The answers of a cycle, and the decisions that they depend on.
 
-    They are valid before ``until`` (seconds since the epoch). ``probes`` and ``steps``: the cost of
-    finding them, to be charged to the budgets of a cycle.
+    They are valid from ``since`` until before ``until`` (seconds since the epoch). ``probes`` and
+    ``steps``: the cost of finding them, to be charged to the budgets of a cycle.
     """
 
     decisions: Decisions
+    since: float
     until: float
     gangs: Mapping[str, SettledGang]
     probes: int = 0
@@ -89,7 +90,7 @@ class SettledCycle:
         If the shares differ, only some of them do (``still_valid``).
         """
         return (
-            now < self.until
+            self.since <= now < self.until
             and history.change is InputsChange.UNCHANGED
             and self.decisions.equal_beside_shares(decisions)
         )
@@ -242,6 +243,7 @@ def settle(state: CycleState, finished: FinishedCycle, until: float | None) -> S
         return None
     return SettledCycle(
         finished.decisions,
+        state.snapshot.now,
         math.inf if until is None else until,
         _settled_gangs(state, pending, finished),
         finished.probe_budget - state.probes,

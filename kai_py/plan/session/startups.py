@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.times import lies_ahead
+from kai_py.api.times import begun_at, happened_within, lies_ahead
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import AvoidedDevice, AvoidedNode
 from kai_py.plan.placement.reasons import Unschedulable
@@ -149,9 +149,10 @@ class Startups:
         for key in unready:
             since, ready = self.since.get(key, (now, None))
             is_over = ready is not None and now - ready >= SETTLED_SECONDS
-            self.since[key] = (now if is_over else since, None)
+            self.since[key] = (now if is_over else begun_at(since, now), None)
         for key in [key for key in self.since if key not in unready]:
             since, ready = self.since[key]
+            ready = None if ready is None else begun_at(ready, now)
             if key not in gangs or not gangs[key].is_satisfied:
                 del self.since[key]
             elif ready is None:
@@ -159,6 +160,8 @@ class Startups:
             elif now - ready >= SETTLED_SECONDS:
                 del self.since[key]
                 self.attempts.pop(key, None)
+            else:
+                self.since[key] = (since, ready)
         self._blame_refusing_nodes(snapshot)
         self._forget(snapshot)
 
@@ -177,7 +180,7 @@ class Startups:
         for key, known in list(self.attempts.items()):
             gang = snapshot.gangs.get(key)
             if gang is None:
-                if now - known.failed > FORGET_SECONDS:
+                if not happened_within(FORGET_SECONDS, known.failed, now):
                     del self.attempts[key]
             elif gang.owner.uid != known.owner or _own_timeout(gang) != known.timeout:
                 del self.attempts[key]
@@ -339,7 +342,7 @@ def has_ready_limit(gang: Gang, rules: Mapping[str, ReadyRule]) -> bool:
 
 
 def _recent(blames: Iterable[Blame], now: float) -> tuple[Blame, ...]:
-    return tuple(each for each in blames if now - each.time < AVOIDED_SECONDS)
+    return tuple(each for each in blames if happened_within(AVOIDED_SECONDS, each.time, now))
 
 
 def _blame_text(blames: Collection[Blame], where: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
-from kai_py.api.times import DAY, HOUR
+from kai_py.api.times import DAY, HOUR, happened_within
 from kai_py.plan.plan import Action, Eviction
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang
@@ -49,14 +49,15 @@ class EvictionHistory:
         for (queue, gang), count in pods.items():
             record = EvictionRecord(gang, float(int(now)), count)
             self.by_queue.setdefault(queue, []).append(record)
-            recent = [at for at in self.by_gang.pop(gang, ()) if at > now - DAY]
+            recent = [at for at in self.by_gang.pop(gang, ()) if happened_within(DAY, at, now)]
             self.by_gang[gang] = [*recent, now]
 
     def prune(self, now: float, cooldown: float) -> None:
         """Drop records that no longer count at ``now``."""
-        since = now - max(HOUR, cooldown)
+        counted = max(HOUR, cooldown)
         recent = {
-            q: [it for it in records if it.at > since] for q, records in self.by_queue.items()
+            queue: [each for each in records if happened_within(counted, each.at, now)]
+            for queue, records in self.by_queue.items()
         }
         self.by_queue = {
             queue: _merge_oldest(records) for queue, records in recent.items() if records
@@ -64,7 +65,8 @@ class EvictionHistory:
         while self.by_gang:
             # In the order of their last evictions.
             first = next(iter(self.by_gang))
-            if self.by_gang[first][-1] > now - DAY and len(self.by_gang) <= MAX_GANGS:
+            last = self.by_gang[first][-1]
+            if happened_within(DAY, last, now) and len(self.by_gang) <= MAX_GANGS:
                 break
             del self.by_gang[first]
 
@@ -89,12 +91,12 @@ class EvictionHistory:
     def evictions_of(self, gang: str, now: float) -> int:
         """How often the gang lost pods within the last day."""
         times = self.by_gang.get(gang)
-        return 0 if times is None else sum([at > now - DAY for at in times])
+        return 0 if times is None else sum([happened_within(DAY, at, now) for at in times])
 
     def evicted_last_hour(self, now: float) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""
         return {
-            queue: sum(record.pods for record in records if record.at > now - HOUR)
+            queue: sum(each.pods for each in records if happened_within(HOUR, each.at, now))
             for queue, records in self.by_queue.items()
         }
 
@@ -104,13 +106,14 @@ class EvictionHistory:
             record.gang
             for records in self.by_queue.values()
             for record in records
-            if record.at > now - cooldown
+            if happened_within(cooldown, record.at, now)
         )
         # Records that were merged name one of their gangs; this process knows the others.
         last = takewhile(
             lambda gang: int(self.by_gang[gang][-1]) > now - cooldown, reversed(self.by_gang)
         )
-        return frozenset(chain(recorded, last))
+        known = (g for g in last if happened_within(cooldown, int(self.by_gang[g][-1]), now))
+        return frozenset(chain(recorded, known))
 
 
 def _merge_oldest(records: list[EvictionRecord]) -> list[EvictionRecord]:

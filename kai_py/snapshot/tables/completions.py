@@ -7,6 +7,7 @@ its containers ended with success on the way.
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod
+from kai_py.api.times import CLOCK_STEP
 
 KEPT_SECONDS = 60.0
 """Longer than from one cycle to the next; a cycle that comes later learns nothing of the pod."""
@@ -29,7 +30,7 @@ class Completions:
         self._since |= dict.fromkeys(self._new, now)
         self._new.clear()
         for uid, since in tuple(self._since.items()):
-            if since >= now - KEPT_SECONDS:
+            if -CLOCK_STEP <= now - since <= KEPT_SECONDS:
                 break
             del self._since[uid]
         return frozenset(self._since)

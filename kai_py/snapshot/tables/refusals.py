@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
+from kai_py.api.times import happened_within, lies_ahead
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 REASONS = frozenset(
@@ -92,11 +93,16 @@ class Refusals(PodTable):
             self._add(gang, pod, now)
         self._new.clear()
         for gang, nodes in list(self._known.items()):
-            for node in [each.node for each in nodes.values() if now - each.at > FORGET_SECONDS]:
-                del nodes[node]
+            for each in list(nodes.values()):
+                if not happened_within(FORGET_SECONDS, each.at, now):
+                    del nodes[each.node]
             if not nodes:
                 del self._known[gang]
-            active = tuple(nodes[node] for node in sorted(nodes) if nodes[node].until > now)
+            active = tuple(
+                nodes[node]
+                for node in sorted(nodes)
+                if lies_ahead(nodes[node].until, now, FORGET_SECONDS)
+            )
             if active != self._active.get(gang, ()):
                 self._active[gang] = active
                 yield gang
