@@ -3,7 +3,8 @@
 A watch that has received nothing for ``STALE_SECONDS`` is stale: bookmarks come about once a
 minute, so three of them are missing. One that fails for ``UNREACHABLE_SECONDS``, or receives
 nothing for ``IDLE_WATCH_SECONDS``, makes the process unready, not unhealthy: its data grows old,
-and a restart would not help. A cycle that runs for ``STUCK_SECONDS`` is stuck. A hanging event loop
+and a restart would not help. Nor would it where the right to read a kind was taken away: what was
+read last would be lost. A cycle that runs for ``STUCK_SECONDS`` is stuck. A hanging event loop
 answers no probe at all, which the kubelet treats as unhealthy.
 """
 
@@ -36,11 +37,11 @@ def unsynced_kinds(kinds: Iterable[KindStatus]) -> list[str]:
 
 
 def unreadable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
-    """Kinds treated as not served because the permission to read them is missing."""
+    """Kinds treated as not served because the permission to read them was always missing."""
     return [
         f"{kind.kind}: not read: {_reason(kind)}"
         for kind in kinds
-        if kind.missing_permission and not kind.required
+        if kind.missing_permission and not (kind.required or kind.synced)
     ]
 
 
@@ -54,7 +55,9 @@ def unreachable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
     """Kinds that were read before, and whose watch has been failing or silent since."""
     return [
         (
-            f"{kind.kind}: unreachable for {kind.age:.0f} s: "
+            f"{kind.kind}: not read for {kind.age:.0f} s: {_reason(kind)}"
+            if kind.missing_permission
+            else f"{kind.kind}: unreachable for {kind.age:.0f} s: "
             f"{kind.problem or 'no watch events received'}"
         )
         for kind in kinds

@@ -11,14 +11,19 @@ MONITOR_SECONDS = 5.0
 
 async def measure_process(metrics: Metrics, mirror: Mirror, freshness: Freshness) -> None:
     """Set the gauges of the event loop and of the watches, until cancelled."""
-    loop = asyncio.get_running_loop()
+    loop, forbidden = asyncio.get_running_loop(), set[str]()
     while True:
         due = loop.time() + MONITOR_SECONDS
         await asyncio.sleep(MONITOR_SECONDS)
         metrics.loop_lag.set(max(0.0, loop.time() - due))
-        for kind in mirror.status():
+        kinds = mirror.status()
+        for kind in kinds:
             if kind.api_version:
                 metrics.watch_lag.labels(kind.kind).set(kind.age)
+        now_forbidden = {kind.missing_permission for kind in kinds if kind.missing_permission}
+        forbidden |= now_forbidden
+        for each in forbidden:
+            metrics.kind_refused.labels(each).set(each in now_forbidden)
         for view in freshness.measure():
             permission = view.kind.permission
             metrics.watch_silent.labels(permission).set(view.silent_for)

@@ -69,8 +69,7 @@ class SnapshotBuilder:
 
         ``watch_kind`` is called once with every kind that owns pods of ours and is not watched yet;
         without it such owners stay unknown. ``on_unneeded_kind`` is called when one that cannot be
-        read owns none any more. ``quarantine``: where objects go that can't be processed; without
-        it the exception is raised.
+        read owns none any more. ``quarantine``: for what can't be processed; without it, errors.
         """
         self._quarantine = quarantine or Quarantine()
         self._devices = devices
@@ -170,6 +169,7 @@ class SnapshotBuilder:
     def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
         """Note whether owners of a kind can be read; if not, they are no owners to their pods."""
         self._owner_kinds.set(kind, readable=readable)
+        self._objects.set_readable(kind, readable=readable)
         self._derive_dependents((("kind", *kind),))
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:

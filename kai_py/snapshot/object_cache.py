@@ -36,6 +36,7 @@ PARENT_FIELD = "spec.parentCompositePodGroupName"
 DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
 """The empty name stands for the class of pods that name none."""
 
+CLAIM_KIND = ("resource.k8s.io", "ResourceClaim")
 Value = TypeVar("Value")
 
 
@@ -57,6 +58,7 @@ class ObjectCache:
         self._generation = 0
         self._claims_generation = 0
         self._snapshot: DeviceObjects | None = None
+        self._reads_claims = True
 
     def apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
         """Take in one change; returns the keys under which others may have looked it up."""
@@ -80,6 +82,13 @@ class ObjectCache:
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
         return key, ("uid", meta.uid), *self._update_child_groups(kind, old, new)
+
+    def set_readable(self, kind: tuple[str, str], *, readable: bool) -> None:
+        """Note whether a kind may be read: devices without their claims would all look idle."""
+        if kind == CLAIM_KIND and readable != self._reads_claims:
+            self._reads_claims = readable
+            self._generation += 1
+            self._snapshot = None
 
     def keep_deleted_owner(self, owner: OwnerObject) -> None:
         """Go on to find a deleted owner by uid, for the pods that it leaves behind."""
@@ -154,7 +163,7 @@ class ObjectCache:
         """Everything of resource.k8s.io; the same object while nothing changes."""
         if self._snapshot is None:
             self._snapshot = DeviceObjects(
-                slices=dict(self._slices),
+                slices=dict(self._slices) if self._reads_claims else {},
                 classes=dict(self._classes),
                 taint_rules=dict(self._taint_rules),
                 claims=dict(self._claims),

@@ -45,9 +45,9 @@ DECIDING: tuple[Kind[Any], ...] = (
     DISRUPTION_BUDGETS,
 )
 """The kinds on which decisions rest."""
-DISPENSABLE: tuple[Kind[Any], ...] = (DISRUPTION_BUDGETS,)
-"""Those that are not required, as the Eviction API enforces them. While reading them is forbidden,
-what was read last counts."""
+DISPENSABLE: tuple[Kind[Any], ...] = (DISRUPTION_BUDGETS, PRIORITY_CLASSES)
+"""Those of which what was read last counts while reading them is forbidden: the Eviction API
+enforces budgets, and the value of a priority class never changes."""
 POLL_SECONDS = 0.02
 
 

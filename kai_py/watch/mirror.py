@@ -61,7 +61,7 @@ class KindStatus:
     required: bool = False
     """Whether the scheduler waits until it has been read."""
     missing_permission: str = ""
-    """The resource to allow listing and watching of, while it was never read for that reason."""
+    """The resource to allow listing and watching of, while these are forbidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Mirror:
                     reflector.listed,
                     unseen,
                     reflector.seen_version,
-                    reflector.refused_for >= REFUSAL_SECONDS,
+                    _is_forbidden(reflector),
                 ),
             )
 
@@ -361,7 +361,7 @@ class Mirror:
             problem=reflector.problem if reflector else self._unanswered.get(kind, self._problem),
             rejected=tuple(collection.rejected.values()),
             required=kind.required,
-            missing_permission=kind.permission if kind in self._refused else "",
+            missing_permission=kind.permission if _is_forbidden(reflector) else "",
         )
 
     def _is_absent(self, kind: Kind[Any]) -> bool:
@@ -370,7 +370,12 @@ class Mirror:
 
 
 def _is_refused(reflector: Reflector[Any]) -> bool:
-    return not reflector.synced and reflector.refused_for >= REFUSAL_SECONDS
+    """Whether a kind was never read, as that is forbidden."""
+    return not reflector.synced and _is_forbidden(reflector)
+
+
+def _is_forbidden(reflector: Reflector[Any] | None) -> bool:
+    return reflector is not None and reflector.refused_for >= REFUSAL_SECONDS
 
 
 def freeze_memory() -> None:

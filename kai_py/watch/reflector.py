@@ -263,6 +263,9 @@ class Reflector(Generic[T]):
                 # Not before the stream is open: a failed connection does not tell what the server
                 # supports.
                 self._initial_attempts -= initial
+                if self._refused_since is not None:
+                    self.problem = ""
+                    self._forget_refusals()
                 self._reset_timeout(timeout)
                 async for chunk in chunks:
                     self._record_contact()

@@ -60,7 +60,7 @@ def test_a_watch_is_silent_once_it_has_been_for_longer_than_the_grace():
 
 
 @pytest.mark.parametrize(
-    ("kind", "goes_on"), [(DISRUPTION_BUDGETS, True), (PRIORITY_CLASSES, False), (NODES, False)]
+    ("kind", "goes_on"), [(DISRUPTION_BUDGETS, True), (PRIORITY_CLASSES, True), (NODES, False)]
 )
 def test_a_right_that_is_taken_away_stops_only_what_rests_on_it(kind, goes_on):
     """A scheduler that starts without the right goes on without the kind, too."""

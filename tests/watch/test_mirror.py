@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kai_py.observe.health import stale_watches, unsynced_kinds
+from kai_py.observe.health import stale_watches, unreachable_kinds, unsynced_kinds
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
 from kai_py.watch.mirror import Mirror
@@ -293,9 +293,17 @@ def test_what_was_read_stays_when_it_is_refused_later_and_grows_stale():
             server.collections[CLAIMS_V1].cut()
             await asyncio.sleep(200)
             assert names(mirror, kinds.RESOURCE_CLAIMS) == ["c"]
+            claims = status(mirror, "ResourceClaim")
+            assert claims.missing_permission == "resourceclaims.resource.k8s.io"
+            assert stale_watches([claims]) == [], "a restart would lose what was read"
+            [said] = unreachable_kinds([claims])
+            assert said.endswith(
+                "the permission to list and watch resourceclaims.resource.k8s.io is missing"
+            )
+            server.refused.clear()
+            await asyncio.sleep(60)
             assert status(mirror, "ResourceClaim").missing_permission == ""
-            said = stale_watches(mirror.status())
-            assert any(each.startswith("ResourceClaim: no watch events") for each in said)
+            assert unreachable_kinds([status(mirror, "ResourceClaim")]) == []
 
     virtual_time.run(main())
 

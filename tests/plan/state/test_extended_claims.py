@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Stage
 from tests.support.scenario import (
     cluster,
@@ -232,3 +233,12 @@ def test_what_lacks_is_told_by_container_and_resource():
     assert "container main, nvidia.com/gpu: insufficient allocatable devices" in found.message
     assert "container-0" not in found.message
     assert "<" not in found.message
+
+
+def test_while_claims_may_not_be_read_no_device_counts_as_idle():
+    world = cluster(answering(), *with_driver("n0"), queue("q", 8), pod("p", 2, queue="q"))
+    claims = GroupKind("resource.k8s.io", "ResourceClaim")
+    world.builder.set_owner_kind(claims, readable=False)
+    assert not placed(world.plan(0))
+    world.builder.set_owner_kind(claims, readable=True)
+    assert placed(world.plan(1000)) == {"p": "n0"}
