@@ -265,6 +265,7 @@ class Reflector(Generic[T]):
                 self._initial_attempts -= initial
                 if self._refused_since is not None:
                     self.problem = ""
+                    self._record_contact()
                     self._forget_refusals()
                 self._reset_timeout(timeout)
                 async for chunk in chunks:
