@@ -20,9 +20,9 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.record import Record
 from kai_py.api.records.unstructured import values_at
-from kai_py.api.references import PodRef
 from kai_py.simulate.objects import MAX_BYTES
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
@@ -119,7 +119,7 @@ class Archive:
             meta = record.metadata
             node = self.binding.get((meta.namespace, meta.name)) if kind is PODS else None
             if node and not record.spec.node_name:
-                builder.assume(PodRef.of(meta), node)
+                builder.assume(AssumedBinding(meta.uid, node))
 
 
 def read_archive(path: Path) -> Archive:

@@ -1,34 +1,17 @@
 """The assume cache: what commit tells the snapshot builder before the watch shows it."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
-from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.resource import AllocationResult, ResourceClaim
-from kai_py.api.references import PodRef
+from kai_py.plan.plan import Placement
 from kai_py.snapshot.object_cache import DeviceKey
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 
 
 class AssumeCache(Protocol):
     """The operations on the snapshot builder that commit needs."""
 
-    def assume(
-        self,
-        pod: PodRef,
-        node: str,
-        claims: Mapping[str, AllocationResult] | None = None,
-        gpus: tuple[SharedGpu, ...] = (),
-        new_claim: ResourceClaim | None = None,
-        *,
-        volumes: tuple[str, ...] = (),
-        node_amounts: Mapping[str, float] | None = None,
-    ) -> None:
-        """Count the pod as bound and its claims and GPU shares as allocated from now on.
-
-        ``new_claim``: a claim that does not exist yet, as it will be. ``volumes``: the volumes
-        chosen for its volume claims. ``node_amounts``: what its claims take of the node beside its
-        requests.
-        """
+    def assume(self, binding: AssumedBinding) -> None:
+        """Count a pod as bound and its claims and GPU shares as allocated from now on."""
 
     def forget(self, pod_uid: str) -> None:
         """Undo ``assume``."""
@@ -50,3 +33,17 @@ class AssumeCache(Protocol):
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
+
+
+def assumed_binding(placement: Placement) -> AssumedBinding:
+    """What is to be assumed while a placement is carried out."""
+    new_claim = placement.create_claim
+    return AssumedBinding(
+        pod_uid=placement.pod.uid,
+        node=placement.node,
+        claims={new.claim.uid: new.allocation for new in placement.allocate},
+        gpus=placement.gpus,
+        new_claim=new_claim.claim if new_claim is not None else None,
+        volumes=tuple(volume for _, volume in placement.volumes),
+        node_amounts=placement.node_amounts,
+    )

@@ -15,7 +15,7 @@ from kai_py.api.gpu_reservation import GpuGroup
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess, is_gone
-from kai_py.commit.assume_cache import AssumeCache
+from kai_py.commit.assume_cache import AssumeCache, assumed_binding
 from kai_py.commit.binding import BindingOutcome, BindingResult, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
@@ -166,18 +166,7 @@ class Committer:
 
     def _start_gang(self, gang: GangPlacement) -> None:
         for placement in gang.pods:
-            allocations = {new.claim.uid: new.allocation for new in placement.allocate}
-            new_claim = placement.create_claim.claim if placement.create_claim is not None else None
-            volumes = tuple(volume for _, volume in placement.volumes)
-            self._assume_cache.assume(
-                placement.pod,
-                placement.node,
-                allocations,
-                placement.gpus,
-                new_claim,
-                volumes=volumes,
-                node_amounts=placement.node_amounts,
-            )
+            self._assume_cache.assume(assumed_binding(placement))
         self._pod_uids.update(placement.pod.uid for placement in gang.pods)
         self._claim_uids.update(_claim_uids(gang))
         self._start(self._resume(gang) if gang.resume else self._bind(gang))

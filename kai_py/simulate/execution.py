@@ -34,6 +34,7 @@ from kai_py.simulate.written_objects import (
     with_spec,
 )
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ def _start(
 def _bind(placement: Placement, api: ApiServer, builder: SnapshotBuilder) -> None:
     pod, target = placement.pod, {"kind": "Node", "name": placement.node}
     # No exporter reports what is left of the node's NUMA zones: what is assumed counts there.
-    builder.assume(pod, placement.node)
+    builder.assume(AssumedBinding(pod.uid, placement.node))
     try:
         bind(api, pod.name, pod.namespace, {"metadata": {"uid": pod.uid}, "target": target})
     except RequestError:

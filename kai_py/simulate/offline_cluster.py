@@ -34,6 +34,7 @@ from kai_py.simulate.written_objects import (
     with_gpu_share,
     with_spec,
 )
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
 from kai_py.watch.resource import Decode, Kind
@@ -181,7 +182,7 @@ class OfflineCluster:
         bound = with_spec(document, {"nodeName": placement.node})
         running = {"phase": "Running", "startTime": format_time(self._now)}
         # No exporter reports what is left of the node's NUMA zones: what is assumed counts there.
-        self.planner.builder.assume(pod, placement.node)
+        self.planner.builder.assume(AssumedBinding(pod.uid, placement.node))
         self._write(key, _with_status(bound, running))
 
     def _reserve(self, claim: ClaimRef, allocation: Document | None, consumer: Document) -> None:

@@ -5,16 +5,14 @@ Every change takes the same way: it is applied, the pods that it touches are der
 objects that they name, the tables see them, and ``snapshot`` hands out what the tables keep.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from itertools import chain, islice
 
-from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.partial import unreadable_fields
-from kai_py.api.records.resource import AllocationResult, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
-from kai_py.api.references import PodRef
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
@@ -118,28 +116,12 @@ class SnapshotBuilder:
         if new is None:
             self._quarantine.forget(reference(kind, record))
 
-    def assume(
-        self,
-        pod: PodRef,
-        node: str,
-        claims: Mapping[str, AllocationResult] | None = None,
-        gpus: tuple[SharedGpu, ...] = (),
-        new_claim: ResourceClaim | None = None,
-        *,
-        volumes: tuple[str, ...] = (),
-        node_amounts: Mapping[str, float] | None = None,
-    ) -> None:
-        """Count ``pod`` as bound to ``node``, and ``claims`` (by uid) as allocated, from now on.
-
-        The other arguments are as in ``AssumedBinding``.
-        """
-        binding = AssumedBinding(
-            pod.uid, node, claims or {}, gpus, new_claim, volumes, node_amounts or {}
-        )
+    def assume(self, binding: AssumedBinding) -> None:
+        """Count a pod as bound, and what goes with the binding as allocated, from now on."""
         touched = dict.fromkeys(chain.from_iterable(self._tables.pod_tables.assume(binding)))
-        if pod.uid not in touched:
+        if binding.pod_uid not in touched:
             # Nothing that the pod refers to has changed: what is cached of the pod still holds.
-            self._place_pod(pod.uid)
+            self._place_pod(binding.pod_uid)
         self._derive_all([touched])
 
     def assumed_pods(self) -> frozenset[str]:

@@ -10,10 +10,8 @@ class RecordingAssumeCache:
         self.avoided: list[tuple] = []
         self.held_back: list[str] = []
 
-    def assume(
-        self, pod, node, claims=None, gpus=(), new_claim=None, *, volumes=(), node_amounts=None
-    ) -> None:
-        self.assumed[pod.uid] = node
+    def assume(self, binding) -> None:
+        self.assumed[binding.pod_uid] = binding.node
 
     def assumed_pods(self):
         return frozenset(self.assumed)

@@ -4,6 +4,7 @@ import pytest
 
 from kai_py.api.records.core import Pod
 from kai_py.commit.unseen_bindings import UnseenBindings
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from kai_py.watch.errors import Malformed
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import NAMESPACE
@@ -33,7 +34,7 @@ def watching(cluster):
 
 async def test_a_binding_that_is_lost_is_forgotten_after_the_grace(cluster, watching):
     pod = cluster.add_pod("worker-0")
-    watching.cache.assume(pod, "node-a")
+    watching.cache.assume(AssumedBinding(pod.uid, "node-a"))
     assert await watching.at(0.0, 30.0, 89.0) == []
     assert await watching.at(90.0) == [pod.uid]
     assert await watching.at(120.0, 300.0) == [pod.uid], "once"
@@ -42,21 +43,21 @@ async def test_a_binding_that_is_lost_is_forgotten_after_the_grace(cluster, watc
 async def test_a_pod_that_the_api_has_on_a_node_stays_assumed(cluster, watching):
     pod = cluster.add_pod("worker-0")
     await watching.bind(pod)
-    watching.cache.assume(pod, "node-a")
+    watching.cache.assume(AssumedBinding(pod.uid, "node-a"))
     assert await watching.at(0.0, 90.0, 900.0) == []
 
 
 async def test_a_binding_under_way_cannot_arrive_afterwards(cluster, watching):
     pod = cluster.add_pod("worker-0")
     before = cluster.pods()[0].metadata.resource_version
-    watching.cache.assume(pod, "node-a")
+    watching.cache.assume(AssumedBinding(pod.uid, "node-a"))
     await watching.at(0.0, 90.0)
     assert cluster.pods()[0].metadata.resource_version != before
 
 
 async def test_a_pod_in_a_transaction_is_left_to_it(cluster, watching):
     pod = cluster.add_pod("worker-0")
-    watching.cache.assume(pod, "node-a")
+    watching.cache.assume(AssumedBinding(pod.uid, "node-a"))
     watching.in_flight.add(pod.uid)
     assert await watching.at(0.0, 90.0, 900.0) == []
     watching.in_flight.clear()
@@ -66,7 +67,7 @@ async def test_a_pod_in_a_transaction_is_left_to_it(cluster, watching):
 
 async def test_what_cannot_be_read_stays_assumed(cluster, watching, monkeypatch):
     pod = cluster.add_pod("worker-0")
-    watching.cache.assume(pod, "node-a")
+    watching.cache.assume(AssumedBinding(pod.uid, "node-a"))
 
     async def failing(*_, **__) -> Pod:
         raise Malformed("no answer")
@@ -79,7 +80,7 @@ async def test_what_cannot_be_read_stays_assumed(cluster, watching, monkeypatch)
 
 async def test_a_pod_that_commit_forgot_meanwhile_is_not_touched(cluster, watching):
     pod = cluster.add_pod("worker-0")
-    watching.cache.assume(pod, "node-a")
+    watching.cache.assume(AssumedBinding(pod.uid, "node-a"))
     await watching.at(0.0)
     watching.cache.assumed.clear()
     assert await watching.at(90.0) == []

@@ -20,7 +20,6 @@ from kai_py.api.records.resource import (
     DeviceSelector,
     ResourceSlice,
 )
-from kai_py.api.references import PodRef
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.cluster_layout import LayoutCache
@@ -34,6 +33,7 @@ from kai_py.dra.selectors.derived_attribute import attribute_value
 from kai_py.dra.selectors.device import AttributeList
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from kai_py.snapshot.snapshot import DeviceObjects
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.dialects.feeding import Cluster, node, placed
 from tests.mutation.test_survivors import in_team, team
 
@@ -260,11 +260,11 @@ def test_devices_of_a_binding_that_is_being_written_are_taken_until_it_is_withdr
     cluster = Cluster(team(), node("n", 0), list(claims_of(2, {}, device("a"))))
     result = DeviceRequestAllocationResult(request="r", driver="d", pool="n", device="a")
     allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))
-    first, builder = PodRef("default", "p0", "uid-Pod-p0"), cluster.planner.builder
+    builder = cluster.planner.builder
     assert len(placed(cluster.plan())) == 1
-    builder.assume(first, "n", {"uid-ResourceClaim-c0": allocation})
+    builder.assume(AssumedBinding("uid-Pod-p0", "n", {"uid-ResourceClaim-c0": allocation}))
     assert placed(cluster.plan()) == {}
-    builder.forget(first.uid)
+    builder.forget("uid-Pod-p0")
     assert len(placed(cluster.plan())) == 1
 
 

@@ -25,11 +25,11 @@ from kai_py.api.records.node import (
 )
 from kai_py.api.records.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kai_py.api.records.storage import ObjectReference, PersistentVolume, PersistentVolumeSpec
-from kai_py.api.references import PodRef
 from kai_py.grouping.grouper import Grouper
 from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.settings import SnapshotSettings
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.support.scenario import (
     START,
     Cluster,
@@ -200,8 +200,8 @@ class History:
         claims = {"claim-shared": ALLOCATION} if number == self.allocated_for else {}
         gpus = (SharedGpu("group", 0),) if number == SHARING else ()
         volumes = ("disk",) if number == self.volume_for else ()
-        reference = PodRef.of(self.live[number].metadata)
-        world.builder.assume(reference, at, claims, gpus, volumes=volumes)
+        uid = self.live[number].metadata.uid
+        world.builder.assume(AssumedBinding(uid, at, claims, gpus, volumes=volumes))
 
     def forget(self, number):
         self.withdrawn(number)

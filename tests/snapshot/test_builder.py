@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Condition
-from kai_py.api.references import PodRef
 from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.support.examples import examples
 from tests.support.scenario import (
     claim,
@@ -90,7 +90,7 @@ class Followed:
         each = self.live.get(("pod", number))
         if each and not each.spec.node_name and each.status.phase != "Succeeded":
             self.assumed[number] = at
-            self.world.builder.assume(PodRef.of(each.metadata), at)
+            self.world.builder.assume(AssumedBinding(each.metadata.uid, at))
 
     def forget(self, number):
         self.assumed.pop(number, None)
@@ -114,7 +114,8 @@ class Followed:
     def rebuilt(self):
         fresh = cluster(queue("team", 8), *self.live.values())
         for number, at in self.assumed.items():
-            fresh.builder.assume(PodRef.of(self.live["pod", number].metadata), at)
+            uid = self.live["pod", number].metadata.uid
+            fresh.builder.assume(AssumedBinding(uid, at))
         return fresh.snapshot()
 
 
@@ -180,14 +181,14 @@ def names(world, gang):
 def test_an_assumed_pod_holds_its_room_until_forgotten():
     waiting = pod("p", 2, queue="team")
     world = cluster(node("a"), queue("team", 8), waiting)
-    reference = PodRef("default", "p", waiting.metadata.uid)
-    world.builder.assume(reference, "a")
+    uid = waiting.metadata.uid
+    world.builder.assume(AssumedBinding(uid, "a"))
     assumed = world.snapshot()
-    assert world.builder.assumed_node(reference.uid) == "a"
+    assert world.builder.assumed_node(uid) == "a"
     assert used(assumed, "a")[GPU] == 2
     assert assumed.pending == ()
     assert assumed.queue_allocated["team"]["gpu"] == 2
-    world.builder.forget(reference.uid)
+    world.builder.forget(uid)
     assert used(world.snapshot(), "a") == {}
     assert world.snapshot().pending == ("default/Pod/p",)
 
@@ -195,7 +196,7 @@ def test_an_assumed_pod_holds_its_room_until_forgotten():
 def test_an_assumption_ends_when_the_watch_shows_the_binding():
     waiting = pod("p", 2, queue="team")
     world = cluster(node("a"), node("b"), queue("team", 8), waiting)
-    world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
+    world.builder.assume(AssumedBinding(waiting.metadata.uid, "a"))
     world.add(pod("p", 2, queue="team", node="b"))
     assert world.builder.assumed_node(waiting.metadata.uid) == ""
     world.builder.forget(waiting.metadata.uid)
@@ -223,7 +224,7 @@ def bound(waiting, node="a", **metadata):
 def parses_of_a_binding(waiting, **metadata):
     """How often the gang of a pod is identified again as the watch shows its assumed binding."""
     world = cluster(node("a"), queue("team", 8), TRAIN, waiting)
-    world.builder.assume(PodRef("default", "p", waiting.metadata.uid), "a")
+    world.builder.assume(AssumedBinding(waiting.metadata.uid, "a"))
     seen = counting_parses(world)
     world.add(bound(waiting, **metadata))
     assert used(world.snapshot(), "a")[GPU] == 2

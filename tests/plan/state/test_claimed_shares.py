@@ -10,6 +10,7 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceCapacity, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from kai_py.commit.assume_cache import assumed_binding
 from kai_py.dra.capacity import consumed_capacity, parse_capacity
 from kai_py.dra.divisible_gpus import DivisibleGpu, share_request
 from kai_py.plan.plan import Stage
@@ -236,7 +237,7 @@ def test_running_parts_count_after_a_restart_and_a_victim_frees_its_part():
 def test_what_is_being_made_is_not_given_again_and_comes_back_when_forgotten():
     world = cluster(serving(), queue("q", 8), *driver_node("n0", "80Gi"), part("a", "0.6"))
     [[first]] = [gang.pods for gang in world.plan().placements]
-    world.builder.assume(first.pod, first.node, {}, (), first.create_claim.claim)
+    world.builder.assume(assumed_binding(first))
     assert world.snapshot().gpu_sharing.rows.size == 0
     world.add(part("b", "0.6", created=1))
     assert placed(world.plan()) == {}

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from kai_py.commit.assume_cache import assumed_binding
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Stage
 from tests.support.scenario import (
@@ -171,7 +172,7 @@ def test_limits_by_class_hold_whoever_serves():
 def test_w15_what_is_being_made_is_not_given_again_and_comes_back_when_forgotten():
     world = cluster(answering(), *with_driver("n0", 2), queue("q", 8), pod("a", 2, queue="q"))
     [[first]] = [gang.pods for gang in world.plan().placements]
-    world.builder.assume(first.pod, first.node, {}, (), first.create_claim.claim)
+    world.builder.assume(assumed_binding(first))
     world.add(pod("b", 2, queue="q", created=1))
     assert placed(world.plan()) == {}
     unallocated = replace(

@@ -11,6 +11,7 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_versions import from_json
+from kai_py.commit.assume_cache import assumed_binding
 from kai_py.snapshot.requests import claimed_amounts
 from tests.support.scenario import cluster, device_class, evicted, node, placed, pod, queue
 
@@ -153,12 +154,7 @@ def test_an_ordinary_pod_finds_no_room_in_what_claims_took():
     device = former(cpu={"allocationMultiplier": "8"})
     running = world(published(device), claim("a"), user("a"))
     [[first]] = [gang.pods for gang in running.plan().placements]
-    running.builder.assume(
-        first.pod,
-        first.node,
-        {each.claim.uid: each.allocation for each in first.allocate},
-        node_amounts=first.node_amounts,
-    )
+    running.builder.assume(assumed_binding(first))
     running.add(pod("plain", 0, queue="q", requests={"cpu": "2"}))
     assert placed(running.plan()) == {}
     running.builder.forget("pod-a")

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_reservation import MANAGED_BY, MANAGER, VISIBLE_GPUS
+from kai_py.commit.assume_cache import assumed_binding
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.plan.plan import Stage
 from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue, shared
@@ -50,7 +51,7 @@ def test_what_is_being_bound_counts_already():
     plan = world.plan()
     for gang in plan.placements:
         for each in gang.pods:
-            world.builder.assume(each.pod, each.node, {}, each.gpus)
+            world.builder.assume(assumed_binding(each))
     late = shared(pod("late", 0, queue="q"), "0.1")
     plan = world.add(late).plan()
     assert not plan.placements

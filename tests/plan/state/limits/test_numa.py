@@ -9,8 +9,8 @@ from kai_py.api.records.node import (
     Zone,
     ZoneResource,
 )
-from kai_py.api.references import PodRef
 from kai_py.snapshot.tables.numa import OBSERVED_ZONES_KEY
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.support.scenario import ObjectMeta, cluster, evicted, node, placed, pod, queue
 
 
@@ -95,7 +95,7 @@ def test_a_gang_goes_where_its_pods_find_zones():
 
 def test_a_bound_pod_counts_until_the_node_reports_again():
     at_work = world(report("n0", 4, 1), whole("first", 3))
-    at_work.builder.assume(PodRef("default", "first", "pod-first"), "n0")
+    at_work.builder.assume(AssumedBinding("pod-first", "n0"))
     at_work.add(whole("second", 3))
     assert placed(at_work.plan()) == {}
     at_work.add(report("n0", 1, 4))
@@ -104,7 +104,7 @@ def test_a_bound_pod_counts_until_the_node_reports_again():
 
 def test_a_pod_that_could_not_be_bound_counts_no_more():
     at_work = world(report("n0", 4, 1), whole("first", 3))
-    at_work.builder.assume(PodRef("default", "first", "pod-first"), "n0")
+    at_work.builder.assume(AssumedBinding("pod-first", "n0"))
     at_work.builder.forget("pod-first")
     assert placed(at_work.plan()) == {"first": "n0"}
 

@@ -13,7 +13,7 @@ from kai_py.api.records.storage import (
     CSIStorageCapacity,
     VolumeResourceRequirements,
 )
-from kai_py.api.references import PodRef
+from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.plan.state.limits.volumes import (
     DISK,
     disks,
@@ -82,7 +82,7 @@ def test_a_volume_that_is_being_given_is_nobody_elses():
         unbound("a", "b"),
         using("p", "a"),
     )
-    world.builder.assume(PodRef("default", "p", "pod-p"), "n0", volumes=("v",))
+    world.builder.assume(AssumedBinding("pod-p", "n0", volumes=("v",)))
     world.add(using("late", "b"))
     assert placed(world.plan()) == {}
     world.builder.forget("pod-p")
