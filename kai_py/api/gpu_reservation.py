@@ -29,6 +29,7 @@ from kai_py.api.gpu_share import (
     is_reservation_pod,
     shared_gpus,
 )
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import Pod
 
@@ -45,7 +46,6 @@ MANAGER = "kai-py"
 RESERVE_COMMAND = "reserve-gpu"
 RESERVATION_ACCOUNT = "kai-py-gpu-reservation"
 """Service account of the reservation pods of this scheduler."""
-FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,7 +127,7 @@ def reserved_group(pod: Pod) -> GpuGroup | None:
 
 def is_live(pod: Pod) -> bool:
     """Whether a reservation pod keeps its GPU, and goes on to."""
-    return pod.metadata.deletion_timestamp is None and pod.status.phase not in FINISHED_PHASES
+    return pod.metadata.deletion_timestamp is None and not is_finished(pod)
 
 
 def gpu_container(pod: Pod) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.dra.rows import ParsedSlice
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.claims import GroupKey
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -99,7 +99,7 @@ def is_unfinished(pod: Pod) -> bool:
     """Whether the pod is bound, has not ended and is not terminating."""
     return (
         bool(pod.spec.node_name)
-        and pod.status.phase not in FINISHED_PHASES
+        and not is_finished(pod)
         and pod.metadata.deletion_timestamp is None
     )
 

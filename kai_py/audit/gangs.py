@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps
 from kai_py.policy.queue_limits import display_unit
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 
@@ -56,7 +56,7 @@ def _last_ends(pods: Iterable[Pod]) -> Mapping[str, float]:
     """By the uid of an owner, when the last of its pods ended, as far as they say so."""
     last: dict[str, float] = {}
     for pod in pods:
-        if pod.status.phase not in FINISHED_PHASES:
+        if not is_finished(pod):
             continue
         times = [c.last_transition_time for c in pod.status.conditions if c.last_transition_time]
         end = max((each.timestamp() for each in times), default=0.0)

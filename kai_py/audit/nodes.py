@@ -16,6 +16,7 @@ from kai_py.api.gpu_share import (
     GpuShareError,
     gpu_share,
 )
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.printable import first_of
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
@@ -32,7 +33,6 @@ from kai_py.audit.finding import (
 from kai_py.grouping.admitted import RESIZABLE
 from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.pod_usage import assigned_gpus
 from kai_py.snapshot.requests import claimed_amounts, pod_requests
@@ -78,7 +78,7 @@ def nodes_over_capacity(cluster: AuditedCluster) -> Steps:
 
 
 def _counts(cluster: AuditedCluster, pod: Pod) -> bool:
-    ended = pod.status.phase in FINISHED_PHASES
+    ended = is_finished(pod)
     return not ended and cluster.is_settled(bound_since(pod))
 
 

@@ -25,6 +25,7 @@ from enum import StrEnum
 
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import shared_gpu_metadata
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.storage import SELECTED_NODE
 from kai_py.api.references import ClaimRef, PodRef
@@ -39,7 +40,6 @@ from kai_py.commit.pod_state import (
 from kai_py.commit.retry import TRANSIENT
 from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Placement
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
 from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
@@ -239,7 +239,7 @@ def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
     if seen.spec.node_name:
         reason = f"pod {pod} was bound to node {seen.spec.node_name} by another scheduler"
         return BindingResult(pod, node, BindingOutcome.BOUND_ELSEWHERE, reason)
-    if seen.metadata.deletion_timestamp is not None or seen.status.phase in FINISHED_PHASES:
+    if seen.metadata.deletion_timestamp is not None or is_finished(seen):
         return BindingResult(pod, node, BindingOutcome.DELETED, f"pod {pod} is ending")
     if seen.spec.scheduling_gates:
         reason = f"pod {pod} has scheduling gates"

@@ -17,12 +17,12 @@ import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.queue import WITHDRAWN_BINDINGS
 from kai_py.api.records.core import Pod
 from kai_py.api.references import GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.retry import RetryPolicy, retry_transient
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import pod_group_of
 from kai_py.watch.errors import ApiError, is_absent
 
@@ -92,7 +92,7 @@ async def fence_pod(access: ApiAccess, pod: PodRef) -> PodReading:
 
 def state_of(seen: Pod, uid: str) -> ReadState:
     """The state of the pod with ``uid``, as the pod read under its name proves it."""
-    if seen.metadata.uid != uid or seen.status.phase in FINISHED_PHASES:
+    if seen.metadata.uid != uid or is_finished(seen):
         return ReadState.GONE
     return ReadState.BOUND if seen.spec.node_name else ReadState.WAITING
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import is_removable
-from kai_py.embedded.documents import is_deleting, namespace_of, uid_of
+from kai_py.embedded.documents import is_deleting, is_finished, namespace_of, uid_of
 from kai_py.embedded.errors import bad_request, forbidden
 from kai_py.embedded.resources import NAMESPACES, PODS
 
@@ -111,8 +111,8 @@ def _marked(
 def _grace_seconds(resource: ServedResource, document: Json, options: DeleteOptions) -> int:
     if resource is not PODS:
         return 0
-    spec, phase = document["spec"], (document.get("status") or {}).get("phase")
-    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+    spec = document["spec"]
+    if not spec.get("nodeName") or is_finished(document):
         return 0
     seconds = options.grace_seconds
     if seconds is None:

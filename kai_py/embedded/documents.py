@@ -17,6 +17,7 @@ import uuid
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.times import format_time
 
 Json: TypeAlias = dict[str, Any]
@@ -63,6 +64,11 @@ def uid_of(document: Json) -> str:
 def is_deleting(document: Json) -> bool:
     """Whether the object waits for its finalizers or its grace period."""
     return "deletionTimestamp" in document["metadata"]
+
+
+def is_finished(pod: Json) -> bool:
+    """Whether the pod succeeded or failed."""
+    return (pod.get("status") or {}).get("phase") in FINISHED_PHASES
 
 
 def controller_of(document: Json) -> Json | None:

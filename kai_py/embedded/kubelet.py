@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING
 from kai_py.api.gpu_reservation import RESERVED_GPU
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.times import format_time
-from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import is_deleting, name_of, namespace_of, uid_of, with_condition
+from kai_py.embedded.documents import (
+    is_deleting,
+    is_finished,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_condition,
+)
 from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.node_admission import NodeAdmission, claim_names

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.times import format_time
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of, with_condition
@@ -83,7 +84,7 @@ def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
 
 def _counts_for_budgets(pod: Json) -> bool:
     phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed", "Pending") and not is_deleting(pod)
+    return phase not in (*FINISHED_PHASES, "Pending") and not is_deleting(pod)
 
 
 def _use_budget(api: ApiServer, pod: Json) -> None:

@@ -19,7 +19,7 @@ from kai_py.api.numbers import shortened
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.controllers.owned_pods import is_finished
+from kai_py.embedded.documents import is_finished
 from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import ServedResource

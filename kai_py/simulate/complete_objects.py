@@ -23,7 +23,7 @@ from typing import Any
 from kai_py.api.times import format_time
 from kai_py.embedded.controllers.claims import claim_from_template
 from kai_py.embedded.controllers.ephemeral_volumes import volume_claims
-from kai_py.embedded.documents import clone
+from kai_py.embedded.documents import clone, is_finished
 from kai_py.embedded.kinds.cluster import default_storage_class
 from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.grouping.owner_chain import GroupKind
@@ -35,7 +35,6 @@ from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
 VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 DEFAULT_NAMESPACE = "default"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
-FINISHED = ("Succeeded", "Failed")
 _REFERENCE = ("apiVersion", "kind", "name", "uid")
 _VERSION = re.compile("[0-9]{1,20}")
 
@@ -227,7 +226,7 @@ def _add_claims(
 ) -> None:
     """Add a pod's claims of templates, as the resource claim controller names them."""
     status, wanted = pod["status"], pod["spec"].get("resourceClaims")
-    if status["phase"] in FINISHED or not isinstance(wanted, list):
+    if is_finished(pod) or not isinstance(wanted, list):
         return
     statuses = status.get("resourceClaimStatuses")
     statuses = list(statuses) if isinstance(statuses, list) else []
@@ -275,7 +274,7 @@ def _created(key: ObjectKey, api_version: str, made: Document, now: float) -> Do
 
 def _add_volume_claims(pod: Document, found: dict[ObjectKey, Document], now: float) -> None:
     """Add the claims of a pod's ephemeral volumes, as the controller of these names them."""
-    if pod["status"]["phase"] in FINISHED:
+    if is_finished(pod):
         return
     for claim in volume_claims(pod):
         namespace, name = pod["metadata"]["namespace"], claim["metadata"]["name"]

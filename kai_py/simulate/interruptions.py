@@ -13,9 +13,8 @@ from kai_py.api.queue import CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import HOUR
 from kai_py.embedded.clock import SIMULATION_START
-from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import Json, name_of, namespace_of
+from kai_py.embedded.documents import Json, is_finished, name_of, namespace_of
 from kai_py.embedded.resources import NODES, PODS
 from kai_py.plan.observations import CheckpointRequest
 from kai_py.simulate.cluster import SimulatedCluster

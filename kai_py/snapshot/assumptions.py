@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from msgspec import Struct, structs
 
 from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.times import lies_ahead
 from kai_py.snapshot.snapshot import NominatedNode
 from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
-
-SUCCEEDED = "Succeeded"
-FINISHED_PHASES = (SUCCEEDED, "Failed")
 
 
 class PodPlacement(Struct, frozen=True):
@@ -105,7 +103,7 @@ class Assumptions(PodTable):
     def observe(self, pod: Pod) -> Uids:
         """Drop what the watch shows now; take over a nomination made before a restart."""
         uid = pod.metadata.uid
-        if pod.spec.node_name or pod.status.phase in FINISHED_PHASES:
+        if pod.spec.node_name or is_finished(pod):
             self._nodes.pop(uid, None)
             self._gpus.pop(uid, None)
             self._with_new_claim.pop(uid, None)

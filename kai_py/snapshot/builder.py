@@ -8,13 +8,14 @@ objects that they name, the tables see them, and ``snapshot`` hands out what the
 from collections.abc import Callable, Generator, Iterable
 from itertools import chain, islice
 
+from kai_py.api.pod_phases import SUCCEEDED, is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.snapshot.assumptions import FINISHED_PHASES, SUCCEEDED, PodPlacement
+from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.node_usage import NodeUsageState
 from kai_py.snapshot.object_cache import (
@@ -259,7 +260,7 @@ class SnapshotBuilder:
             known, self._pods[uid] = self._pods.get(uid), new
             touched = self._tables.pod_tables.observe(new)
             same = known is not None and known.metadata == new.metadata
-            if known and same and known.spec == new.spec and new.status.phase in FINISHED_PHASES:
+            if known and same and known.spec == new.spec and is_finished(new):
                 self._finish_pod(new, self._tables.gangs.gang_of(uid))
             elif known and self._tables.parsed_pods.keep(known, new):
                 self._place_pod(uid)
@@ -338,7 +339,7 @@ class SnapshotBuilder:
         placement = self._placement(pod)
         ours = self._settings.is_ours(pod)
         pod = self._tables.admissions.as_admitted(pod, ours=ours)
-        if pod.status.phase in FINISHED_PHASES or (not ours and not placement.node):
+        if is_finished(pod) or (not ours and not placement.node):
             self._finish_pod(pod)
             return
         try:

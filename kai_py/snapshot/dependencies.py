@@ -10,6 +10,7 @@ Deleted owners are kept until their last pod is gone: those pods stay what they 
 
 from collections.abc import Callable, Iterable, Mapping
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.resource import (
@@ -23,7 +24,6 @@ from kai_py.api.records.storage import (
 )
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owner_chain import Absence, GroupKind, OwnerObject, kind_of
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.object_cache import Key, ObjectCache
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
@@ -68,7 +68,7 @@ class GroupSchedulers(PodTable):
 
     def observe(self, pod: Pod) -> Uids:
         """Count a pod; the pods of a group in which other schedulers are named now change."""
-        key = None if pod.status.phase in FINISHED_PHASES else group_schedulers_key(pod)
+        key = None if is_finished(pod) else group_schedulers_key(pod)
         named = None if key is None else (key, pod.spec.scheduler_name)
         before = self._pods.get(pod.metadata.uid)
         if before == named:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from kai_py.audit.documents import audit
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.owned_pods import is_finished
-from kai_py.embedded.documents import controller_of, is_deleting, name_of, uid_of
+from kai_py.embedded.documents import controller_of, is_deleting, is_finished, name_of, uid_of
 from kai_py.embedded.node_admission import claim_names
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS
 from tests.fault_simulation.objects import queue_limits

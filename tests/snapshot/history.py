@@ -7,6 +7,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.records.core import (
     Affinity,
     Container,
@@ -26,7 +27,6 @@ from kai_py.api.records.node import (
 from kai_py.api.records.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kai_py.api.records.storage import ObjectReference, PersistentVolume, PersistentVolumeSpec
 from kai_py.grouping.grouper import Grouper
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.settings import SnapshotSettings
 from kai_py.snapshot.tables.pod_table import AssumedBinding

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaimConsumerReference
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
@@ -29,7 +30,6 @@ from kai_py.commit.eviction import EvictionOutcome
 from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.pod_state import ReadState, fence_group, fence_pod
 from kai_py.config import DoubleAllocationPolicy
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 from kai_py.watch.errors import ApiError
 
@@ -120,8 +120,7 @@ class DeviceConflictResolver:
         return [
             pod
             for pod in found
-            if pod.spec.scheduler_name in self.scheduler_names
-            and pod.status.phase not in FINISHED_PHASES
+            if pod.spec.scheduler_name in self.scheduler_names and not is_finished(pod)
         ]
 
     def _keep_reason(self, pods: Iterable[Pod]) -> str:

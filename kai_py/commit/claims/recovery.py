@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
@@ -34,7 +35,6 @@ from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.pod_state import fence_group, fence_pod
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, pod_group_of
 from kai_py.watch.errors import ApiError, is_absent
 from kai_py.watch.kinds import RESOURCE_CLAIMS
@@ -83,8 +83,7 @@ def find_leftover_claims(
     bound = {
         pod.metadata.uid: pod
         for pod in pods
-        if pod.status.phase not in FINISHED_PHASES
-        and (pod.spec.node_name or pod.metadata.uid in in_use)
+        if not is_finished(pod) and (pod.spec.node_name or pod.metadata.uid in in_use)
     }
     view = _Consumers(
         idle=idle,
@@ -128,7 +127,7 @@ def _unused_groups(
     unused_by_key = dict.fromkeys(groups, True)
     for pod in pods:
         key = pod_group_of(pod)
-        if key is not None and pod.status.phase not in FINISHED_PHASES:
+        if key is not None and not is_finished(pod):
             unused_by_key[key] = unused_by_key.get(key, True) and pod.metadata.uid in unused
     return frozenset(key for key, is_unused in unused_by_key.items() if is_unused)
 

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import (
     AllocationResult,
@@ -39,7 +40,6 @@ from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome
 from kai_py.commit.forced_evictions import ForcedEvictions
 from kai_py.commit.pod_state import ReadState, read_pod_state
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 from kai_py.watch.errors import ApiError
 
@@ -76,7 +76,7 @@ def find_damaged_pods(
         if (
             not pod.spec.node_name
             or pod.spec.scheduler_name not in scheduler_names
-            or pod.status.phase in FINISHED_PHASES
+            or is_finished(pod)
             or pod.metadata.deletion_timestamp is not None
         ):
             continue

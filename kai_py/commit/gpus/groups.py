@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from kai_py.api.gpu_reservation import GpuGroup, is_live, reserved_group
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.grouping.admitted import shared_groups
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 
 
 class SharedGpuGroups:
@@ -72,7 +72,7 @@ class SharedGpuGroups:
     def _apply_sharer(self, pod: Pod, *, present: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         known = self._groups_of.get(uid, ())
-        if not present or not node or pod.status.phase in FINISHED_PHASES:
+        if not present or not node or is_finished(pod):
             for gpu in self._groups_of.pop(uid, ()):
                 _put(self._sharers, gpu, uid, None)
             return

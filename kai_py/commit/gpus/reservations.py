@@ -25,6 +25,7 @@ from kai_py.api.gpu_reservation import (
     reservation_pod,
 )
 from kai_py.api.gpu_share import RESERVATION, shared_gpu_metadata, shared_gpus
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
@@ -32,7 +33,6 @@ from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.retry import retry_transient
 from kai_py.grouping.admitted import shared_groups
 from kai_py.plan.plan import Placement
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
 
 FindPod = Callable[[PodRef], Pod | None]
@@ -116,7 +116,7 @@ class GpuReservations:
 
     def _reserved_uuid(self, gpu: GpuGroup) -> str:
         for pod in self.groups.reservations(gpu):
-            if pod.status.phase in FINISHED_PHASES:
+            if is_finished(pod):
                 raise GpuReservationError(
                     f"{gpu}: node {gpu.node} refused reservation pod "
                     f"{RESERVATION}/{pod.metadata.name}"
@@ -159,7 +159,7 @@ class GpuReservations:
                 )
             )
             for each in on_node.items:
-                if each.status.phase not in FINISHED_PHASES and gpu in shared_groups(each):
+                if not is_finished(each) and gpu in shared_groups(each):
                     return f"pod {PodRef.of(each.metadata)} shares the GPU"
             await retry_transient(
                 lambda: self.access.call(

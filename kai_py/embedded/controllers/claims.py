@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.owned_pods import is_finished, owned_objects
+from kai_py.embedded.controllers.owned_pods import owned_objects
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
     clone,
     controller_of,
     is_deleting,
+    is_finished,
     lookup,
     name_of,
     namespace_of,

@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kai_py.embedded.controllers.deployments import resolve_int_or_string
-from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
+from kai_py.embedded.controllers.owned_pods import is_active, is_ready
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.documents import (
     controller_of,
     is_deleting,
+    is_finished,
     name_of,
     namespace_of,
     seconds_of,

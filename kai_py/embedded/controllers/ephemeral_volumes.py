@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
-from kai_py.embedded.documents import clone, is_deleting, lookup, name_of, owner_reference
+from kai_py.embedded.documents import (
+    clone,
+    is_deleting,
+    is_finished,
+    lookup,
+    name_of,
+    owner_reference,
+)
 from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.resources import PODS, VOLUME_CLAIMS
 

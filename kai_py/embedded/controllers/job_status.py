@@ -17,10 +17,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
-from kai_py.embedded.controllers.owned_pods import is_active, is_finished, is_ready
+from kai_py.embedded.controllers.owned_pods import is_active, is_ready
 from kai_py.embedded.documents import (
     condition_states,
     is_deleting,
+    is_finished,
     is_true,
     name_of,
     seconds_of,

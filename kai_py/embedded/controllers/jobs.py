@@ -25,7 +25,6 @@ from kai_py.embedded.controllers.job_status import (
 from kai_py.embedded.controllers.owned_pods import (
     deletion_order,
     is_active,
-    is_finished,
     owned_objects,
     pod_from_template,
 )
@@ -34,6 +33,7 @@ from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     controller_of,
     is_deleting,
+    is_finished,
     name_of,
     namespace_of,
     seconds_of,

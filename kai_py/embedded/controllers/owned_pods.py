@@ -8,6 +8,7 @@ from kai_py.embedded.documents import (
     clone,
     controller_of,
     is_deleting,
+    is_finished,
     is_true,
     name_of,
     namespace_of,
@@ -48,11 +49,6 @@ def pod_from_template(owner: Json, template: Json) -> Json:
         },
         "spec": clone(template["spec"]),
     }
-
-
-def is_finished(pod: Json) -> bool:
-    """Whether the pod succeeded or failed."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_active(pod: Json) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.owned_pods import is_finished
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
-from kai_py.embedded.documents import is_deleting
+from kai_py.embedded.documents import is_deleting, is_finished
 from kai_py.embedded.resources import PODS
 
 if TYPE_CHECKING:

@@ -10,15 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kai_py.embedded.controllers.deployments import template_hash
-from kai_py.embedded.controllers.owned_pods import (
-    is_finished,
-    is_ready,
-    owned_objects,
-    pod_from_template,
-)
+from kai_py.embedded.controllers.owned_pods import is_ready, owned_objects, pod_from_template
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
-from kai_py.embedded.documents import clone, is_deleting, name_of, namespace_of
+from kai_py.embedded.documents import clone, is_deleting, is_finished, name_of, namespace_of
 from kai_py.embedded.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
 
 if TYPE_CHECKING:

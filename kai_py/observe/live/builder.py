@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
@@ -39,7 +40,6 @@ from kai_py.watch.mirror import Mirror
 
 RACK_LABELS = ("topology.kubernetes.io/rack", "topology.kubernetes.io/zone")
 PLUGIN_RESOURCE = re.compile(r"^[^/]+/gpu$")
-FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class LiveClusterBuilder:
@@ -109,7 +109,7 @@ class LiveClusterBuilder:
         gpu_pods = [
             (pod, int(min(count, MAX_SLOTS)))
             for pod in pods
-            if slots and not _is_finished(pod) and (count := _gpus(pod_requests(pod))) >= 1
+            if slots and not is_finished(pod) and (count := _gpus(pod_requests(pod))) >= 1
         ]
         for pod, _ in gpu_pods:
             for index in self._places(pod, slots):
@@ -136,7 +136,7 @@ def _allocated_devices(
     by_group = {
         group: pod
         for pod in by_uid.values()
-        if (group := pod_group_of(pod)) is not None and pod.spec.node_name and not _is_finished(pod)
+        if (group := pod_group_of(pod)) is not None and pod.spec.node_name and not is_finished(pod)
     }
     slots_by_device: dict[tuple[str, str], GpuSlot] = {}
     for claim in claims:
@@ -199,8 +199,8 @@ def _count(tally: _GangCounts, pod: Pod) -> None:
         tally.terminating += 1
         return
     tally.pods += 1
-    tally.finished += pod.status.phase in FINISHED
-    if pod.spec.node_name and pod.status.phase not in FINISHED:
+    tally.finished += is_finished(pod)
+    if pod.spec.node_name and not is_finished(pod):
         tally.bound += 1
         tally.running += pod.status.phase == "Running"
 
@@ -221,10 +221,6 @@ def _state(pod: Pod) -> GpuState:
     if pod.metadata.deletion_timestamp is not None:
         return GpuState.TERMINATING
     return GpuState.RUNNING if pod.status.phase == "Running" else GpuState.STARTING
-
-
-def _is_finished(pod: Pod) -> bool:
-    return pod.status.phase in FINISHED
 
 
 def _gpus(amounts: Mapping[str, str | int | float]) -> float:

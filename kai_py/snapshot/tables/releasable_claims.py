@@ -15,11 +15,11 @@ distinguished from one that is gone: its claim counts as releasable until the po
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import ClassVar
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef
-from kai_py.snapshot.assumptions import FINISHED_PHASES
 from kai_py.snapshot.dependencies import GroupSchedulers
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import ReleasableClaim
@@ -100,7 +100,7 @@ class ReleasableClaims:
     def _apply_pod(self, pod: Pod, *, exists: bool) -> None:
         self._observe_group(pod)
         uid = pod.metadata.uid
-        if exists and pod.status.phase not in FINISHED_PHASES:
+        if exists and not is_finished(pod):
             self._active.add(uid)
         else:
             self._active.discard(uid)

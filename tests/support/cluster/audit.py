@@ -1,5 +1,6 @@
 """What must never be true of a cluster, asked of its API server directly."""
 
+from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.audit.documents import audit
 from tests.support.cluster.api import Api
 from tests.support.cluster.eventually import eventually
@@ -51,7 +52,7 @@ async def bound_without_devices(api: Api) -> list[str]:
     found = []
     for pod in pods:
         meta, status = pod["metadata"], pod.get("status", {})
-        over = status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in meta
+        over = status.get("phase") in FINISHED_PHASES or "deletionTimestamp" in meta
         if over or not pod["spec"].get("nodeName"):
             continue
         for each in status.get("resourceClaimStatuses") or ():
