@@ -336,11 +336,13 @@ def first(action: Callable[[], object]) -> Fault:
     return fault
 
 
-async def run(cluster: Cluster, gang: GangPlacement) -> GangOutcome:
+async def run(
+    cluster: Cluster, gang: GangPlacement, settings: CommitSettings = SETTINGS
+) -> GangOutcome:
     """What becomes of a gang, with claims as the watch has them."""
     known = {claim.metadata.uid: claim for claim in cluster.claims()}
     transaction = GangTransaction(
-        gang, cluster.access(), cluster.holders, SETTINGS, known, find_pod=cluster.shown_pod
+        gang, cluster.access(), cluster.holders, settings, known, find_pod=cluster.shown_pod
     )
     return await transaction.run()
 

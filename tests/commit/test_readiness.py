@@ -40,7 +40,8 @@ async def test_devices_with_binding_conditions_are_waited_for(cluster):
 
     cluster.fail_once("get", "ResourceClaim", first(lambda: None))
     cluster.fail_once("get", "ResourceClaim", first(attach))
-    outcome = await run(cluster, gang)
+    patient = ReadinessPolicy(interval=0.001, timeout=patience(5))
+    outcome = await run(cluster, gang, dataclasses.replace(SETTINGS, readiness=patient))
     assert len(outcome.bound) == 1
     assert cluster.made("get", "ResourceClaim") == 2
 

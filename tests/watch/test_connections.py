@@ -20,6 +20,7 @@ from kai_py.watch.credentials import Anonymous, ServerAccess
 from kai_py.watch.errors import CredentialsError, InvalidName, TimedOut, Unreachable
 from kai_py.watch.http_answer import AnswerError
 from kai_py.watch.transport import ApiCall
+from tests.support.patience import patience
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -33,6 +34,7 @@ class Server:
         self.hangs_up = False
         self.connections = 0
         self.requests = []
+        self.ended = asyncio.Event()
 
     async def serve(self, reader, writer):
         self.connections += 1
@@ -47,6 +49,7 @@ class Server:
                 writer.write(answer)
                 if self.hangs_up:
                     break
+        self.ended.set()
         writer.close()
 
 
@@ -112,17 +115,24 @@ async def test_a_read_is_sent_only_once_on_a_new_connection():
         assert len(server.requests) == 1
 
 
-async def test_the_answer_to_a_call_that_was_given_up_is_nobody_elses():
+async def test_the_answer_to_a_call_that_was_given_up_reaches_no_other():
+    asked, given_up = asyncio.Event(), asyncio.Event()
+
     async def late(number):
-        await asyncio.sleep(0.1 if number == 1 else 0)
+        asked.set()
+        if number == 1:
+            await given_up.wait()
         return numbered(number)
 
     async with serving(late) as server:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await exchange(server)
+        call = asyncio.create_task(exchange(server))
+        await asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
         assert await exchange(server) == b"02"
-        await asyncio.sleep(0.1)
+        given_up.set()
+        await asyncio.wait_for(server.ended.wait(), patience(5))
         assert await exchange(server) == b"03"
         assert server.connections == 2
 
