@@ -23,6 +23,7 @@ from benchmarks.core.problems import objects_of
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import ObjectMeta, Pod, PodStatus
+from kai_py.commit.assume_cache import assumed_binding
 from kai_py.plan.plan import Plan
 
 FINISHED = PodStatus(phase="Succeeded")
@@ -138,7 +139,7 @@ class Churn:
         plan = self.cluster.decide(self.cluster.snapshot())
         for gang in plan.placements:
             for placement in gang.pods:
-                builder.assume(placement.pod, placement.node)
+                builder.assume(assumed_binding(placement))
         return plan
 
 
