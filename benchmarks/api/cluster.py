@@ -1,4 +1,4 @@
-"""A real control plane with nodes that nobody runs, and bulk work on it.
+"""A real control plane with nodes without a kubelet, and bulk work on it.
 
 Nodes stay ready without a kubelet because the controller that would doubt them is off; pods never
 run: what is measured ends with the binding.

@@ -9,7 +9,7 @@ QUEUE_LABEL = {"scheduling.kai.io/queue-name": QUEUE}
 
 
 def node(i: int) -> Document:
-    """A node with 8 GPUs, 32 cores, 256 GiB and room for 110 pods."""
+    """A node with 8 GPUs, 32 cores, 256 GiB and capacity for 110 pods."""
     amounts = {"cpu": "32", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
     name = f"node-{i:04d}"
     return {

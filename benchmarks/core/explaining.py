@@ -1,8 +1,9 @@
 """What do explanations cost, and questions about changes?
 
 10,000 nodes of 8 GPUs, all taken. Explaining: 1,000 gangs wait; what is timed is the part of the
-cycle that finds out who keeps the room, and a record for every gang; the outcome sets it against
-the rest of the cycle. What-if: one gang waits for 100 nodes more; the cluster is loaded already.
+cycle that finds out which pods keep the capacity, and a record for every gang; the outcome sets it
+against the rest of the cycle. What-if: one gang waits for 100 nodes more; the cluster is loaded
+already.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Objects of a cluster as the peer's benchmarks have them, made fast: equal parts are shared.
 
-Nodes have 8 GPUs, 20,000 cores, 20 GB and room for 110 pods; a pod asks for one core and 1 GB
+Nodes have 8 GPUs, 20,000 cores, 20 GB and capacity for 110 pods; a pod asks for one core and 1 GB
 beside its GPUs. Jobs come one minute after another.
 """
 

@@ -206,7 +206,7 @@ def preempt_for_nodes(node_count: int, jobs: int) -> Callable[[int], Cluster]:
 
 
 def reclaim_for_gang(factor: int) -> Cluster:
-    """512 pods of 8 GPUs take room from 20,000 gangs of two 2-GPU pods on 10,000 full nodes."""
+    """512 pods of 8 GPUs take capacity from 20,000 gangs of two 2-GPU pods on 10,000 full nodes."""
     count = factor * 10_000
     gpus = NODE_GPUS * count
     pods = factor * 512

@@ -112,7 +112,7 @@ def measure_events(node_count: int) -> Measured:
 
 @dataclass
 class Churn:
-    """Each step 50 running pods end and 50 new ones come, which take their room."""
+    """Each step 50 running pods end and 50 new ones come, which take their capacity."""
 
     cluster: Cluster
     size: int = 50

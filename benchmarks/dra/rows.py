@@ -188,7 +188,7 @@ def _fill(
     claims: dict[str, list[ResourceClaim]],
     gangs: list[list[str]],
 ) -> int:
-    """Place gang after gang on the first nodes with room; the number of pods placed."""
+    """Place gang after gang on the first nodes with capacity; the number of pods placed."""
     state = DeviceState(fleet.inventory.device)
     placed = 0
     for gang in gangs:

@@ -1,4 +1,4 @@
-"""The fairness row; nobody else publishes one."""
+"""The fairness row; no other scheduler publishes one."""
 
 import time
 

@@ -73,7 +73,7 @@ class PlacedPod:
 
 @dataclass
 class _NodeGpus:
-    """Indices of a node's GPUs: those that nobody uses, and of those that pods share, by group."""
+    """Indices of a node's GPUs: those that no pod uses, and of those that pods share, by group."""
 
     free: list[int]
     shared: dict[str, int] = field(default_factory=dict)

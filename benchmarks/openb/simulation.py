@@ -20,7 +20,7 @@ from kai_py.simulate.traces import (
 )
 
 SEED, CYCLE_SECONDS = 42, 30.0
-NOBODY_LEAVES = EvictionConfig(preempt=False, reclaim=False, consolidate=False)
+NO_EVICTIONS = EvictionConfig(preempt=False, reclaim=False, consolidate=False)
 MOVES_ONLY = EvictionConfig(preempt=False, reclaim=False)
 
 
@@ -31,7 +31,7 @@ def simulation_benchmarks(data: Path) -> list[Benchmark]:
             part="openb",
             name="simulate",
             title="simulating the openb default list to saturation, 1,213 nodes, every pod a Job",
-            run=lambda: measure(data, NOBODY_LEAVES),
+            run=lambda: measure(data, NO_EVICTIONS),
             aim="60 s",
         ),
         Benchmark(

@@ -144,11 +144,11 @@ def _drawn_order(
     listed: list[TracePod], nodes: int, capacity: int, seed: int
 ) -> tuple[list[int], list[int]]:
     dice = np.random.default_rng(seed)
-    asked, order, room = 0, [], ASKED_AT_MOST * capacity
+    asked, order, limit = 0, [], ASKED_AT_MOST * capacity
     shuffled = [int(position) for position in dice.permutation(len(listed))]
     while True:
         position = shuffled.pop(0) if shuffled else int(dice.integers(len(listed)))
-        if asked + listed[position].gpu_milli > room:
+        if asked + listed[position].gpu_milli > limit:
             break
         asked += listed[position].milli
         order.append(position)

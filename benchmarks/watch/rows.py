@@ -110,7 +110,7 @@ async def _follow(url: str, kubeconfig: Path) -> Measured:
 
 
 def write_kubeconfig(directory: Path, url: str) -> Path:
-    """A kubeconfig for a server that asks nobody who they are."""
+    """A kubeconfig for a server that asks for no credentials."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

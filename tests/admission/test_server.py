@@ -25,7 +25,7 @@ async def test_the_secret_is_looked_at_every_ten_minutes(client, tmp_path, monke
         except NotFound:
             return None
 
-    await eventually(written_again, what="the Secret that somebody deleted")
+    await eventually(written_again, what="the Secret that was deleted")
     assert not keeping.done(), "webhook configurations that are missing end nothing"
     other = issue(("host.example",))
     await write(client, tls_crt=other.served, tls_key=other.key)

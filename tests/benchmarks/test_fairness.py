@@ -45,7 +45,7 @@ def test_work_that_is_evicted_finishes_late():
 
 
 def test_a_gang_that_would_have_finished_alone_is_not_left_out():
-    """The other queue holds both nodes to the end, and nobody may be evicted."""
+    """The other queue holds both nodes to the end, and no pod may be evicted."""
     jobs = [eight("a", "queue-0"), eight("b", "queue-0", at=1), eight("c", "queue-1", at=2)]
     world = scenario(*jobs)
     patient = CONFIGURATION.model_copy(update={"eviction": EvictionConfig(reclaim=False)})

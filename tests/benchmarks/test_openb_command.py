@@ -1,6 +1,6 @@
 """``python -m benchmarks.openb`` on a part of each published list, checked by what it writes.
 
-The check reads the same files anew and shares no code with the replay.
+The check reads the same files again and shares no code with the replay.
 """
 
 import csv
@@ -44,11 +44,11 @@ def a_part(published, name, directory):
     ranks = [int(rank) for rank in order["node_rank"].split()][::EVERY]
     ranks = [sorted(ranks).index(rank) for rank in ranks]
     pods = sorted(rows_of(OPENB / f"pods_{name}.csv.gz"), key=lambda pod: pod["pod"])
-    room, taken = 1300 * sum(int(node["gpus"]) for node in nodes), []
+    remaining, taken = 1300 * sum(int(node["gpus"]) for node in nodes), []
     for position in map(int, order["pods"].split()):
-        if room <= 0:
+        if remaining <= 0:
             break
-        room -= int(pods[position]["gpus"]) * int(pods[position]["gpu_milli"])
+        remaining -= int(pods[position]["gpus"]) * int(pods[position]["gpu_milli"])
         taken.append(position)
     lines = [",".join(nodes[0]), *(",".join(node.values()) for node in nodes)]
     (directory / "nodes_gpu.csv").write_text("\n".join(lines) + "\n")

@@ -61,7 +61,7 @@ def test_packing_uses_gpus_in_use_then_nodes_in_use_then_small_nodes():
     assert packing(ask(1, 1, nodes=3), machines).score.tolist() == [49, 49, 31]
 
 
-def test_lots_are_drawn_anew_but_not_by_accident():
+def test_lots_are_drawn_again_but_not_by_accident():
     first, again = random_score(), random_score()
     machines = rooms(*[(8, [500, 700])] * 50)
     drawn = [first(ask(1, 1, 500.0, nodes=50), machines) for _ in range(2)]

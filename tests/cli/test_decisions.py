@@ -23,7 +23,7 @@ from tests.observe.views import view_of
 from tests.support.worlds import gang, world
 
 WAITS = world({"n1": 4}, gang("train", pods=2, gpus=8)).snapshot(0.0)
-ROOM = world({"n1": 16}, gang("train", pods=2, gpus=8)).snapshot(60.0)
+SNAPSHOT = world({"n1": 16}, gang("train", pods=2, gpus=8)).snapshot(60.0)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def log():
 
 @pytest.fixture
 async def url(log):
-    source = ApiSource(lambda: view_of(ROOM), log, ShareHistory())
+    source = ApiSource(lambda: view_of(SNAPSHOT), log, ShareHistory())
     probes = Probes(CollectorRegistry(), list, list, source)
     async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         yield f"http://127.0.0.1:{port}/"
@@ -46,7 +46,7 @@ def lines(capsys):
 
 
 async def test_decisions_are_json_lines(url, log, capsys):
-    log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    log.record(view_of(SNAPSHOT).plan, SNAPSHOT.gangs, SNAPSHOT.now)
     await asyncio.to_thread(decisions.command, url=url)
     assert [(d["number"], d["kind"]) for d in lines(capsys)] == [(1, "pending"), (2, "placed")]
     await asyncio.to_thread(decisions.command, url=url, since="1")
@@ -71,7 +71,7 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
     while "pending" not in seen:
         await asyncio.sleep(0.02)
         seen += capsys.readouterr().out
-    log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    log.record(view_of(SNAPSHOT).plan, SNAPSHOT.gangs, SNAPSHOT.now)
     while "placed" not in seen:
         await asyncio.sleep(0.02)
         seen += capsys.readouterr().out
@@ -82,7 +82,7 @@ async def test_followed_they_come_as_they_are_made(url, log, capsys):
 @pytest.mark.slow
 async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypatch):
     monkeypatch.setattr(decisions, "FIRST_PAUSE", 0.05)
-    source = ApiSource(lambda: view_of(ROOM), log, ShareHistory())
+    source = ApiSource(lambda: view_of(SNAPSHOT), log, ShareHistory())
     probes = Probes(CollectorRegistry(), list, list, source)
 
     async def printed(wanted):
@@ -92,7 +92,7 @@ async def test_followed_across_a_restart_nothing_is_missed(log, capsys, monkeypa
             seen += capsys.readouterr().out
         return [json.loads(line)["number"] for line in seen.splitlines()]
 
-    log.record(view_of(ROOM).plan, ROOM.gangs, ROOM.now)
+    log.record(view_of(SNAPSHOT).plan, SNAPSHOT.gangs, SNAPSHOT.now)
     async with serve(probes, HttpAccess("127.0.0.1"), 0) as port:
         url = f"http://127.0.0.1:{port}"
         address, query = SchedulerAddress(url), (("since", "1"),)

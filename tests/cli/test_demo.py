@@ -72,7 +72,7 @@ def test_of_a_gang_all_run_or_none(stream, name):
                 assert whole, f"{line['pod']} runs while {len(bound)} are bound"
             case "terminating" | "succeeded" | "failed" | "deleted":
                 assert whole or line["pod"] not in bound, (
-                    "nobody leaves a gang that begins to start"
+                    "no pod of a gang that is starting is evicted"
                 )
                 bound.discard(line["pod"])
                 whole = whole and bool(bound)

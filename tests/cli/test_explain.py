@@ -147,8 +147,8 @@ async def test_a_running_scheduler_also_tells_what_it_decided(capsys):
         )
         told = await asyncio.to_thread(explain, *asked, "--since", "30s")
         assert "pending (Resources" not in told.output
-        with pytest.raises(CommandError, match="404: gang default/nobody: not part of"):
-            await asyncio.to_thread(explain, "gang", "nobody", *asked[2:])
+        with pytest.raises(CommandError, match="404: gang default/missing: not part of"):
+            await asyncio.to_thread(explain, "gang", "missing", *asked[2:])
         with pytest.raises(CommandError, match="did you mean default/Gang/train") as error:
             await asyncio.to_thread(explain, "gang/Gang/trian", *asked[2:])
         assert error.value.exit_code is ExitCode.USAGE

@@ -89,8 +89,8 @@ def test_without_queues_it_tells_where_they_come_from(capsys, tmp_path):
 def test_queues_explains_how_a_share_comes_about(capsys, tmp_path):
     def explained(path):
         queues.command(kubeconfig=path, explain="team-a")
-        with pytest.raises(CommandError, match="nobody"):
-            queues.command(kubeconfig=path, explain="nobody")
+        with pytest.raises(CommandError, match="missing"):
+            queues.command(kubeconfig=path, explain="missing")
 
     out = run_against_cluster(explained, capsys, tmp_path)
     assert "2 GPUs of the cluster are divided among one queue." in out

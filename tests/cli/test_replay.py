@@ -84,7 +84,7 @@ def test_a_gang_of_a_snapshot_is_planned_under_its_scheduler_name(tmp_path, caps
     assert len(out) == 4
 
 
-def test_a_pod_that_kai_is_binding_holds_its_room(tmp_path, capsys):
+def test_a_pod_that_kai_is_binding_holds_its_capacity(tmp_path, capsys):
     request = {
         "metadata": {"name": "a0", "namespace": "team"},
         "spec": {"podName": "a0", "selectedNode": "n"},
@@ -216,7 +216,7 @@ def test_what_is_not_read_of_our_own_snapshot_is_named(tmp_path, capsys):
 def test_two_configurations_are_compared(tmp_path, capsys):
     path = saved_cluster(tmp_path, *map(complete, two_jobs()))
     other, same = tmp_path / "other.yaml", tmp_path / "same.yaml"
-    other.write_text("schedulerName: somebody-else\n")
+    other.write_text("schedulerName: other-scheduler\n")
     same.write_text("cyclePeriod: 1s\n")
     assert replayed(path, capsys, diff=same).out == "the plans are the same\n"
     with pytest.raises(typer.Exit) as ended:

@@ -10,7 +10,7 @@ from kai_py.cli.output import print_table, table_lines
 
 HEADINGS = ("GANG", "QUEUE", "WHY")
 ROWS = [
-    ("default/Job/train", "team-a", "8 pods need more room than there is on any of the nodes"),
+    ("default/Job/train", "team-a", "8 pods need more GPUs than are free on any of the nodes"),
     ("default/Job/x", "b", ""),
 ]
 
@@ -26,7 +26,7 @@ def test_lines_in_a_pipe_are_whole_and_end_with_their_last_word():
 def test_the_last_column_is_folded_under_itself():
     assert list(table_lines(HEADINGS, ROWS, width=64)) == [
         "GANG                QUEUE    WHY",
-        "default/Job/train   team-a   8 pods need more room than there is",
+        "default/Job/train   team-a   8 pods need more GPUs than are free",
         "                             on any of the nodes",
         "default/Job/x       b",
     ]
@@ -36,7 +36,7 @@ def test_on_a_narrow_terminal_the_last_column_is_below_the_others():
     assert list(table_lines(HEADINGS, ROWS, width=40)) == [
         "GANG                QUEUE",
         "default/Job/train   team-a",
-        "   8 pods need more room than there is",
+        "   8 pods need more GPUs than are free",
         "   on any of the nodes",
         "default/Job/x       b",
     ]

@@ -92,7 +92,7 @@ async def definitions(cluster: Cluster) -> None:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schedulers that soon take for lasting what is wrong, and for left over what nobody uses."""
+    """Schedulers that soon take for lasting what is wrong, and for left over what no pod uses."""
     settings = replace(scheduler_module.commit_settings(EAGER), claim_grace=0.9)
     monkeypatch.setattr(scheduler_module, "commit_settings", lambda _configuration: settings)
 

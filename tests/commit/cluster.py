@@ -211,7 +211,7 @@ class Cluster:
         """Nodes by the pods bound to them."""
         return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
 
-    def committer(self, room, *, transport=None, settings=SETTINGS) -> Committer:
+    def committer(self, assume_cache, *, transport=None, settings=SETTINGS) -> Committer:
         access = self.access(transport, settings.retry)
         self.metrics = Metrics(CollectorRegistry())
         recorder = EventRecorder(
@@ -224,7 +224,7 @@ class Cluster:
         )
         return Committer(
             access=access,
-            assume_cache=room,
+            assume_cache=assume_cache,
             find_claim=lambda ref: self.current(self.claim(ref.name), ref.uid),
             holders=self.holders,
             event_writer=EventWriter(recorder, lambda _queue: None),

@@ -22,7 +22,7 @@ from tests.commit.cluster import (
 
 
 @pytest.fixture
-def room():
+def assume_cache():
     return RecordingAssumeCache()
 
 
@@ -49,39 +49,39 @@ def count(metric, *labels):
     return metric.labels(*labels)._value.get()
 
 
-async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, room):
+async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, assume_cache):
     gang = gang_with_claims(cluster, 2)
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     committer.commit(Plan(placements=(gang,)), now=0.0)
-    assert room.assumed == {placement.pod.uid: "node-a" for placement in gang.pods}
+    assert assume_cache.assumed == {placement.pod.uid: "node-a" for placement in gang.pods}
     assert cluster.calls == []
-    assert committer.pods_in_flight == room.assumed.keys()
+    assert committer.pods_in_flight == assume_cache.assumed.keys()
     assert committer.is_committing(gang.pods[0].reserve[0].uid)
     assert await committer.drain(5.0)
-    assert room.forgotten == []
+    assert assume_cache.forgotten == []
     assert committer.pods_in_flight == frozenset()
     assert not committer.is_committing(gang.pods[0].reserve[0].uid)
     assert count(cluster.metrics.bindings, "bound") == 2
     assert count(cluster.metrics.gangs, "allocate", "bound") == 1
 
 
-async def test_a_gang_under_way_is_not_started_twice(cluster, room):
+async def test_a_gang_under_way_is_not_started_twice(cluster, assume_cache):
     plan = Plan(placements=(gang_with_claims(cluster, 2),))
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     committer.commit(plan, now=0.0)
     await carry_out(committer, plan)
     assert cluster.made("create", "Pod/binding") == 2
 
 
-async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(cluster, room):
+async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(cluster, assume_cache):
     gang = gang_with_claims(cluster, 2)
     plan = Plan(placements=(gang,))
     slow = CommitSettings(retry=QUICK, mirror_timeout=0.2)
-    committer = cluster.committer(room, settings=slow)
+    committer = cluster.committer(assume_cache, settings=slow)
     cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
     await carry_out(committer, plan)
-    assert room.assumed == {}
-    assert sorted(room.forgotten) == sorted(placement.pod.uid for placement in gang.pods)
+    assert assume_cache.assumed == {}
+    assert sorted(assume_cache.forgotten) == sorted(placement.pod.uid for placement in gang.pods)
     assert 0.2 < cluster.wakes[0] <= slow.backoff.base
     made = len(cluster.calls)
     await carry_out(committer, plan)
@@ -89,22 +89,24 @@ async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(clu
     assert count(cluster.metrics.gangs, "allocate", "rolled_back") == 1
 
 
-async def test_a_gang_that_fails_for_the_third_time_leaves_its_room_until_it_is_due(cluster, room):
+async def test_a_gang_that_fails_for_the_third_time_leaves_its_capacity_until_it_is_due(
+    cluster, assume_cache
+):
     gang = gang_with_claims(cluster, 1)
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     seen = []
     for _ in range(3):
         cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
         await carry_out(committer, Plan(placements=(gang,)))
-        seen.append(list(room.held_back))
+        seen.append(list(assume_cache.held_back))
         await asyncio.sleep(0.003)
     assert seen == [[], [], [gang.gang]]
 
 
-async def test_a_failing_gang_does_not_hold_up_another(cluster, room):
+async def test_a_failing_gang_does_not_hold_up_another(cluster, assume_cache):
     failing = gang_with_claims(cluster, 1)
     pod = cluster.add_pod("other")
-    committer = cluster.committer(room, settings=CommitSettings(retry=QUICK))
+    committer = cluster.committer(assume_cache, settings=CommitSettings(retry=QUICK))
     cluster.fail_once("patch", "ResourceClaim/status", refuse(403, "Forbidden"))
     await carry_out(committer, Plan(placements=(failing,)))
     other = replace(gang_of(placed(pod, "node-b")), gang="team-a/Pod/other")
@@ -112,9 +114,9 @@ async def test_a_failing_gang_does_not_hold_up_another(cluster, room):
     assert cluster.nodes() == {"other": "node-b"}
 
 
-async def test_only_the_pod_that_vanished_is_forgotten(cluster, room):
+async def test_only_the_pod_that_vanished_is_forgotten(cluster, assume_cache):
     gang = gang_with_claims(cluster, 3)
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     gone = DeleteOptions(grace_seconds=0)
     cluster.fail_once(
         "create",
@@ -122,29 +124,29 @@ async def test_only_the_pod_that_vanished_is_forgotten(cluster, room):
         first(lambda: delete(cluster.api, PODS, "worker-1", NAMESPACE, gone)),
     )
     await carry_out(committer, Plan(placements=(gang,)))
-    assert room.forgotten == [gang.pods[1].pod.uid]
+    assert assume_cache.forgotten == [gang.pods[1].pod.uid]
     assert count(cluster.metrics.gangs, "allocate", "partial") == 1
     assert cluster.wakes == [0.0]
 
 
-async def test_a_crash_in_a_transaction_is_logged_and_forgotten(cluster, room, caplog):
+async def test_a_crash_in_a_transaction_is_logged_and_forgotten(cluster, assume_cache, caplog):
     gang = gang_with_claims(cluster, 1)
 
     async def explode(_call, _serve):
         raise ZeroDivisionError
 
     cluster.fail_once("create", "Pod/binding", explode)
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     await carry_out(committer, Plan(placements=(gang,)))
     assert "ZeroDivisionError" in caplog.text
-    assert room.forgotten == [gang.pods[0].pod.uid]
+    assert assume_cache.forgotten == [gang.pods[0].pod.uid]
 
 
-async def test_nominations_hold_room(cluster, room):
+async def test_nominations_hold_capacity(cluster, assume_cache):
     pod = cluster.add_pod("worker-0")
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     await carry_out(committer, Plan(nominations=(Nomination("g", pod, "node-a"),)))
-    assert room.held == {pod.uid: "node-a"}
+    assert assume_cache.held == {pod.uid: "node-a"}
 
 
 async def bound_pod(cluster, name="victim", grace=0, finalizers=()):
@@ -156,9 +158,9 @@ async def bound_pod(cluster, name="victim", grace=0, finalizers=()):
     return pod
 
 
-async def test_a_victim_leaves_with_the_reason_in_its_condition(cluster, room):
+async def test_a_victim_leaves_with_the_reason_in_its_condition(cluster, assume_cache):
     pod = await bound_pod(cluster, grace=30)
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
     victim = cluster.pod("victim")
     assert victim.metadata.deletion_timestamp is not None
     (condition,) = (c for c in victim.status.conditions if c.type == "DisruptionTarget")
@@ -168,33 +170,35 @@ async def test_a_victim_leaves_with_the_reason_in_its_condition(cluster, room):
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
 
 
-async def test_a_victim_that_leaves_at_once_is_evicted_all_the_same(cluster, room):
+async def test_a_victim_that_leaves_at_once_is_evicted_all_the_same(cluster, assume_cache):
     pod = await bound_pod(cluster)
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
     assert cluster.pod("victim") is None
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
     assert cluster.made("patch", "Pod/status") == 0, "nothing is left to write a reason to"
 
 
-async def test_a_victim_kept_by_a_finalizer_has_the_reason_in_its_condition(cluster, room):
+async def test_a_victim_kept_by_a_finalizer_has_the_reason_in_its_condition(cluster, assume_cache):
     pod = await bound_pod(cluster, finalizers=["example.com/keep"])
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
     conditions = cluster.pod("victim").status.conditions
     assert "PreemptionByScheduler" in [each.reason for each in conditions]
 
 
 @pytest.mark.parametrize(("grace", "left"), [(30, 30), (1800, 1800), (7200, 1800), (2**62, 1800)])
-async def test_a_victim_has_no_longer_than_the_longest_grace_period(cluster, room, grace, left):
+async def test_a_victim_has_no_longer_than_the_longest_grace_period(
+    cluster, assume_cache, grace, left
+):
     pod = await bound_pod(cluster, grace=grace)
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
     assert cluster.pod("victim").metadata.deletion_grace_period_seconds == left
 
 
-async def test_the_grace_of_a_victim_that_its_tenant_deleted_is_shortened(cluster, room):
+async def test_the_grace_of_a_victim_that_its_tenant_deleted_is_shortened(cluster, assume_cache):
     pod = await bound_pod(cluster, grace=7 * 86400)
     delete(cluster.api, PODS, "victim", NAMESPACE)
     ends = cluster.pod("victim").metadata.deletion_timestamp
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
     victim = cluster.pod("victim")
     assert victim.metadata.deletion_grace_period_seconds == 1800
     saved = ends - victim.metadata.deletion_timestamp
@@ -202,42 +206,42 @@ async def test_the_grace_of_a_victim_that_its_tenant_deleted_is_shortened(cluste
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 1
 
 
-async def test_a_disruption_budget_says_not_now_and_is_asked_again(cluster, room):
+async def test_a_disruption_budget_says_not_now_and_is_asked_again(cluster, assume_cache):
     pod = await bound_pod(cluster)
     body = {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, "selector": {}}}
     cluster.api.create(BUDGETS, body, NAMESPACE)
     plan = Plan(evictions=(eviction_of(pod),))
-    committer = cluster.committer(room)
+    committer = cluster.committer(assume_cache)
     await carry_out(committer, plan)
     assert cluster.pod("victim").metadata.deletion_timestamp is None
     assert count(cluster.metrics.evictions, "preempt", "blocked") == 1
-    assert room.leaving == set(), "a refused victim stays"
+    assert assume_cache.leaving == set(), "a refused victim stays"
     assert cluster.made("patch", "Pod/status") == 0, "a refused victim is not marked"
     assert cluster.wakes[0] >= 10.0, "the server's Retry-After must be respected"
     await carry_out(committer, plan)
     assert cluster.made("create", "Pod/eviction") == 1
     budget = cluster.api.find(BUDGETS, "keep", NAMESPACE)
     cluster.api.patch_status(BUDGETS, budget, {"disruptionsAllowed": 1, "observedGeneration": 1})
-    await carry_out(cluster.committer(room), plan)
+    await carry_out(cluster.committer(assume_cache), plan)
     assert cluster.pod("victim") is None
 
 
-async def test_an_eviction_that_is_refused_is_told(cluster, room, caplog):
+async def test_an_eviction_that_is_refused_is_told(cluster, assume_cache, caplog):
     pod = await bound_pod(cluster)
     fault = refuse(403, "Forbidden", message=NO_ROLE)
     cluster.fail_once("create", "Pod/eviction", fault)
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
-    assert room.leaving == set()
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
+    assert assume_cache.leaving == set()
     assert count(cluster.metrics.evictions, "preempt", "failed") == 1
     (logged,) = caplog.messages
     assert logged.startswith("pod team-a/victim: not evicted: POST ")
     assert "permission denied" in logged
 
 
-async def test_another_pod_of_that_name_is_not_evicted(cluster, room):
+async def test_another_pod_of_that_name_is_not_evicted(cluster, assume_cache):
     pod = await bound_pod(cluster)
     delete(cluster.api, PODS, "victim", NAMESPACE, DeleteOptions(grace_seconds=0))
     await bound_pod(cluster)
-    await carry_out(cluster.committer(room), Plan(evictions=(eviction_of(pod),)))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
     assert cluster.pod("victim").metadata.deletion_timestamp is None
     assert count(cluster.metrics.evictions, "preempt", "deleted") == 1

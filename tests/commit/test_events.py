@@ -128,7 +128,7 @@ async def test_an_event_that_an_outage_has_lost_is_written_when_it_is_reported_a
     assert cluster.dropped == 1
 
 
-async def test_events_that_did_not_fit_are_taken_once_there_is_room(cluster, monkeypatch):
+async def test_events_that_did_not_fit_are_taken_once_there_is_capacity(cluster, monkeypatch):
     monkeypatch.setattr(events, "MAX_QUEUED", 2)
     notes = {f"note-{number}" for number in range(4)}
     async with recording(cluster) as recorder:

@@ -54,18 +54,18 @@ def written(manager, *fields):
     return CLAIMS_WITH_MANAGERS.at().decode(json.dumps(found).encode())
 
 
-def origins(room, *answers, wait=0.0):
+def origins(groups, *answers, wait=0.0):
     claims = Claims(*answers)
     limiter, pause = CallLimit(1), RetryPolicy()
     access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at(), limiter, pause, pause)
-    return GroupOwnership(access, room, ObjectBackoff(RetryPolicy(base=wait))), claims
+    return GroupOwnership(access, groups, ObjectBackoff(RetryPolicy(base=wait))), claims
 
 
 async def test_a_group_is_ours_if_we_allocated_its_claim():
-    room = Groups("train")
-    looking, _ = origins(room, written("kai-py", "allocation", "reservedFor"))
+    groups = Groups("train")
+    looking, _ = origins(groups, written("kai-py", "allocation", "reservedFor"))
     await looking.refresh()
-    assert room.owned == [("default", "train")]
+    assert groups.owned == [("default", "train")]
 
 
 @pytest.mark.parametrize(
@@ -75,27 +75,27 @@ async def test_a_group_is_ours_if_we_allocated_its_claim():
         written("kai-py", "devices"),
         NotFound("gone", reason="NotFound", name="gpu"),
     ],
-    ids=["somebody else's", "we wrote another field", "gone"],
+    ids=["another manager's", "we wrote another field", "gone"],
 )
 async def test_others_are_not_and_are_read_once(found):
-    room = Groups("train")
-    looking, claims = origins(room, found)
+    groups = Groups("train")
+    looking, claims = origins(groups, found)
     for _ in range(3):
         await looking.refresh()
-    assert (room.owned, claims.answers) == ([], [])
+    assert (groups.owned, claims.answers) == ([], [])
 
 
 async def test_a_claim_that_cannot_be_read_is_read_again(caplog):
-    room = Groups("train")
-    looking, _ = origins(room, ApiError("refused"), written("kai-py", "allocation"))
+    groups = Groups("train")
+    looking, _ = origins(groups, ApiError("refused"), written("kai-py", "allocation"))
     with caplog.at_level(logging.WARNING):
         await looking.refresh()
-    assert (room.owned, [record.message for record in caplog.records]) == (
+    assert (groups.owned, [record.message for record in caplog.records]) == (
         [],
         ["claim default/gpu, reserved for a PodGroup without pods: refused"],
     )
     await looking.refresh()
-    assert room.owned == [("default", "train")]
+    assert groups.owned == [("default", "train")]
 
 
 async def test_but_not_at_every_look():

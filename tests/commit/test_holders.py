@@ -20,7 +20,7 @@ def test_a_device_allocated_twice_is_found(cluster):
     assert doubles(cluster, ours, device("gpu-0", "node-b")) == []
 
 
-def test_admin_access_and_shares_exclude_nobody(cluster):
+def test_admin_access_and_shares_exclude_no_pod(cluster):
     ours = cluster.add_claim("ours")
     for name, fields in (("admin", {"admin_access": True}), ("share", {"share_id": "s-1"})):
         cluster.add_claim(name)

@@ -15,7 +15,7 @@ def told(*objects):
     return kai_message(unplaced)
 
 
-def test_a_gang_says_how_many_found_room_and_what_nodes_lack():
+def test_a_gang_says_how_many_found_capacity_and_what_nodes_lack():
     nodes = [node("a", 1), node("b", 1)]
     assert told(*nodes, queue("q", 8), job_with_pods("big", 3, queue="q")) == (
         "Resources were found for 2 pods while 3 are required for gang scheduling. Additional pods "
@@ -24,7 +24,7 @@ def test_a_gang_says_how_many_found_room_and_what_nodes_lack():
     )
 
 
-def test_of_a_gang_with_subgroups_the_one_that_lacks_room_is_named():
+def test_of_a_gang_with_subgroups_the_one_that_lacks_capacity_is_named():
     subgroups = [{"name": "decode", "minMember": 1}, {"name": "prefill", "minMember": 3}]
     marks = "kai.scheduler/subgroup-name"
     pods = [
@@ -54,14 +54,14 @@ def in_subgroups(floors, nodes, **runs):
     return plan.unplaced[0].message.partition(" due to: ")[0]
 
 
-def test_pods_of_all_subgroups_are_counted_and_the_first_that_lacks_room_is_named():
+def test_pods_of_all_subgroups_are_counted_and_the_first_that_lacks_capacity_is_named():
     assert in_subgroups({"decode": 1, "prefill": 3}, document_node("n", 2)) == (
         "Resources were found for 2 pods from all sub-groups while sub-group prefill requires 3 "
         "pods for gang scheduling. Additional pods cannot be scheduled in this sub-group"
     )
 
 
-def test_pods_that_found_room_in_a_domain_of_their_own_are_counted():
+def test_pods_that_found_capacity_in_a_domain_of_their_own_are_counted():
     rack = {"topology": "racks", "requiredTopologyLevel": "rack"}
     topology = {
         "apiVersion": "kai.scheduler/v1alpha1",
@@ -94,7 +94,7 @@ def test_a_subgroup_of_which_pods_run_requires_what_it_always_did():
     )
 
 
-def test_where_every_subgroup_needs_one_pod_the_one_that_lacks_room_is_named():
+def test_where_every_subgroup_needs_one_pod_the_one_that_lacks_capacity_is_named():
     assert in_subgroups({"a": 1, "b": 1}, document_node("n", 1)) == (
         "Resources were not found for pod default/b-0"
     )

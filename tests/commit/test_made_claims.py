@@ -140,7 +140,7 @@ async def test_a_refusal_leaves_nothing_behind(cluster, verb, kind):
     assert_nothing_left(cluster)
 
 
-async def test_a_device_that_somebody_else_took_is_given_back(cluster):
+async def test_a_device_that_another_scheduler_took_is_given_back(cluster):
     other = cluster.add_claim("theirs")
     cluster.allocate("theirs", device("gpu-0", "node-a"))
     outcome = await run(cluster, placement(cluster))

@@ -59,7 +59,7 @@ def test_a_group_with_its_floor_says_so_in_the_words_of_its_version(version, kin
     assert conditions(RUNNING, version=version) == {kind: ("True", "Scheduled")}
 
 
-def test_a_group_without_room_says_so_and_others_conditions_stay():
+def test_a_group_without_capacity_says_so_and_others_conditions_stay():
     assert conditions(WAITING, before=[OTHER]) == {
         "Other": ("True", "Theirs"),
         "PodGroupScheduled": ("False", "Unschedulable"),
@@ -132,7 +132,7 @@ def composite_conditions(cluster, name, before=()):
 
 
 def test_a_group_that_is_evicted_says_so_until_it_runs_again():
-    told = conditions(WAITING, disrupted={TRAIN: "team b takes the room"})
+    told = conditions(WAITING, disrupted={TRAIN: "team b takes the capacity"})
     assert told is not None
     assert told["DisruptionTarget"] == ("True", "PreemptionByScheduler")
     before = [

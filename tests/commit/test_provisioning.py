@@ -1,4 +1,4 @@
-"""Which requests a plan makes for gangs that wait for room, and what is told of them."""
+"""Which requests a plan makes for gangs that wait for capacity, and what is told of them."""
 
 import asyncio
 from types import SimpleNamespace
@@ -74,7 +74,7 @@ def stands(*types, message="", at="2026-05-01T12:00:00Z"):
     )
 
 
-def test_a_gang_without_room_asks_for_all_of_its_floor():
+def test_a_gang_without_capacity_asks_for_all_of_its_floor():
     cluster = Cluster(QUEUE, node("n", 2), train(5, floor=4))
     assert asked(cluster) == {TRAIN: ("atomic", [4])}
 
@@ -85,7 +85,7 @@ def test_pods_of_two_kinds_are_two_sets():
     assert sorted(asked(cluster)[TRAIN][1]) == [1, 3]
 
 
-def test_who_has_room_or_waits_for_something_else_asks_for_nothing():
+def test_a_gang_that_fits_or_waits_for_something_else_asks_for_nothing():
     assert asked(Cluster(QUEUE, node("n", 8), train(4))) == {}
     assert asked(Cluster(QUEUE, node("n", 2), train(4, limit=3))) == {}
     assert asked(Cluster(node("n", 2), train(4))) == {}

@@ -117,7 +117,7 @@ def test_what_changes_in_between_is_written_later_without_another_plan(server):
     virtual_time.run(main())
 
 
-def test_somebody_elses_change_is_not_overwritten_but_read(server):
+def test_a_change_by_another_is_not_overwritten_but_read(server):
     async def main():
         create(server, "q")
         known_before = stored(server, "q")

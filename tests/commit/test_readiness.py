@@ -118,11 +118,11 @@ async def test_a_device_that_could_not_be_made_ready_is_left_alone_for_a_while(c
         cluster.api.patch_status(CLAIMS, document, {"devices": [broken]})
 
     cluster.fail_once("get", "ResourceClaim", first(fail))
-    room = RecordingAssumeCache()
-    committer = cluster.committer(room)
+    assume_cache = RecordingAssumeCache()
+    committer = cluster.committer(assume_cache)
     committer.commit(Plan(placements=(gang_of(placed(pod, "node-a", claim, allocation)),)), 0.0)
     assert await committer.drain(5.0)
-    assert room.avoided == [(("gpu.example.com", "node-a", "gpu-0"), "Broken", 60.0)]
+    assert assume_cache.avoided == [(("gpu.example.com", "node-a", "gpu-0"), "Broken", 60.0)]
     # The end of the pause is a deadline of the snapshot; here only the retry is asked for.
     assert 0 < min(cluster.wakes) < 60
     assert_nothing_held(cluster)

@@ -13,7 +13,7 @@ def held_for(cluster, *consumers, name="gpu-0", owner=None):
     cluster.allocate(name, device(name, "node-a"), *consumers)
 
 
-def test_a_claim_held_for_a_pod_nobody_binds_is_left_over(cluster):
+def test_a_claim_held_for_a_pod_that_is_never_bound_is_left_over(cluster):
     pod = cluster.add_pod("worker-0")
     held_for(cluster, pod)
     assert leftovers(cluster) == {"gpu-0": frozenset({pod.uid})}
@@ -47,7 +47,7 @@ async def test_a_running_pod_keeps_a_shared_claim_that_others_leave(cluster):
     assert leftovers(cluster) == {"gpu-0": frozenset({waiting.uid})}
 
 
-def test_a_device_held_by_nobody_is_left_over_if_one_of_our_pods_asked_for_it(cluster):
+def test_a_device_without_a_holder_is_left_over_if_one_of_our_pods_asked_for_it(cluster):
     owner = cluster.add_pod("worker-0")
     user = cluster.add_pod(
         "worker-1", resourceClaims=[{"name": "gpu", "resourceClaimName": "named"}]

@@ -57,7 +57,7 @@ def test_nodes_that_come_one_after_the_other_are_one_scale_up(scale_ups):
     assert scale_up(scale_ups, waits(), 10, 2000.0) is Stage.SCALE_UP_INEFFECTIVE
 
 
-def test_a_gang_that_finds_more_room_calls_on(scale_ups):
+def test_a_gang_that_finds_more_capacity_calls_on(scale_ups):
     scale_up(scale_ups, waits(), 2, 0.0)
     assert scale_up(scale_ups, waits(found=4), 3, 1000.0) is Stage.TOPOLOGY
     assert scale_up(scale_ups, waits(found=4), 4, 2000.0) is Stage.SCALE_UP_INEFFECTIVE

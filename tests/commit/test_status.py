@@ -142,7 +142,7 @@ async def test_a_new_sentence_waits_for_its_turn_and_a_new_reason_does_not(clust
 
 async def test_a_nominated_pod_names_its_node_until_it_loses_it(cluster, writer):
     pod = cluster.add_pod("worker-0")
-    waiting = waits(Stage.NOMINATED, "room is being freed.", pod)
+    waiting = waits(Stage.NOMINATED, "capacity is being freed.", pod)
     nominated = Plan(
         unplaced=waiting.unplaced, nominations=(Nomination("team-a/Job/train", pod, "node-a"),)
     )
@@ -223,7 +223,7 @@ async def test_what_is_refused_is_tried_at_intervals_and_warned_of_once(cluster,
     assert {scheduled(cluster, pod.name).message for pod in pods} == {"no capacity."}
 
 
-async def test_somebody_who_overwrites_us_is_answered_but_not_at_once(cluster, writer):
+async def test_another_writer_that_overwrites_us_is_answered_but_not_at_once(cluster, writer):
     pod = cluster.add_pod("worker-0")
     await say(writer, waits(Stage.RESOURCES, "no capacity.", pod))
     document = cluster.api.find(PODS, "worker-0", NAMESPACE)

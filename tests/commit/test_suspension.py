@@ -30,7 +30,7 @@ from tests.commit.test_committer import carry_out, count, eviction_of
 
 
 @pytest.fixture
-def room():
+def assume_cache():
     return RecordingAssumeCache()
 
 
@@ -57,9 +57,9 @@ def evictions(cluster, owner, **spec):
     return tuple(replace(eviction_of(pod), owner=owner, suspend=True) for pod in pods)
 
 
-async def test_a_job_is_suspended_once_and_its_pods_say_why(cluster, room, job):
+async def test_a_job_is_suspended_once_and_its_pods_say_why(cluster, assume_cache, job):
     leaving = evictions(cluster, job)
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     suspended, marks = stored(cluster)
     assert suspended
     assert marks == {SUSPENDED_BY_KEY: SCHEDULER, SUSPENDED_AT_KEY: "1970-01-01T00:00:00Z"}
@@ -68,19 +68,19 @@ async def test_a_job_is_suspended_once_and_its_pods_say_why(cluster, room, job):
     for each in leaving:
         (target,) = cluster.pod(each.pod.name).status.conditions
         assert (target.type, target.message) == ("DisruptionTarget", each.reason)
-    assert room.leaving == {each.pod.uid for each in leaving}
+    assert assume_cache.leaving == {each.pod.uid for each in leaving}
     assert count(cluster.metrics.evictions, "preempt", "evicted") == 2
 
 
 @pytest.mark.parametrize(("grace", "left"), [(30, 30), (1800, 1800), (2**31, 1800)])
 async def test_the_pods_of_a_suspended_job_have_no_longer_than_those_evicted(
-    cluster, room, job, grace, left
+    cluster, assume_cache, job, grace, left
 ):
     leaving = evictions(cluster, job, terminationGracePeriodSeconds=grace)
     deleted = cluster.add_pod(
         "tenant", nodeName="node-a", schedulerName=SCHEDULER, terminationGracePeriodSeconds=grace
     )
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     for ref in (*(each.pod for each in leaving), deleted):
         delete(cluster.api, PODS, ref.name, NAMESPACE)
     for _ in range(2):
@@ -121,12 +121,12 @@ async def shortening_passes(cluster, count):
 
 
 async def test_each_pass_shortens_what_is_too_long_and_an_error_waits_for_the_next(
-    cluster, room, job
+    cluster, assume_cache, job
 ):
     leaving = evictions(cluster, job, terminationGracePeriodSeconds=2**31)
     cluster.add_pod("tenant", nodeName="node-a", schedulerName=SCHEDULER)
     stranger = cluster.add_pod("other", nodeName="node-a", schedulerName="another")
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     await shortening_passes(cluster, 2)
     assert cluster.made("create", "Pod/eviction") == 0, "the Job controller has not deleted them"
     for name in (*(each.pod.name for each in leaving), "tenant", stranger.name):
@@ -150,49 +150,51 @@ async def test_each_pass_shortens_what_is_too_long_and_an_error_waits_for_the_ne
     } == {30}
 
 
-async def test_pods_stay_whose_job_is_not_suspended(cluster, room, job):
+async def test_pods_stay_whose_job_is_not_suspended(cluster, assume_cache, job):
     cluster.fail_once("patch", "Job", refuse(500))
     leaving = evictions(cluster, job)
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     assert stored(cluster) == (False, {})
-    assert room.leaving == set()
+    assert assume_cache.leaving == set()
     assert cluster.pod(leaving[0].pod.name).status.conditions == ()
     assert cluster.wakes, "it is tried again"
 
 
-async def test_an_error_of_ours_leaves_no_pod_counted_as_leaving(cluster, room, job, monkeypatch):
+async def test_an_error_of_ours_leaves_no_pod_counted_as_leaving(
+    cluster, assume_cache, job, monkeypatch
+):
     async def fail(*_given):
         raise RecursionError("too deep")
 
     monkeypatch.setattr(committer, "suspend_job", fail)
     leaving = evictions(cluster, job)
-    carried = cluster.committer(room)
+    carried = cluster.committer(assume_cache)
     await carry_out(carried, Plan(evictions=leaving))
-    assert room.leaving == set()
+    assert assume_cache.leaving == set()
     assert not carried._evicting
     assert count(cluster.metrics.evictions, "preempt", "failed") == 2
 
 
-async def test_a_job_that_may_not_be_suspended_is_told_of_once(cluster, room, job, caplog):
+async def test_a_job_that_may_not_be_suspended_is_told_of_once(cluster, assume_cache, job, caplog):
     cluster.fail_once("patch", "Job", refuse(403, "Forbidden", message=NO_ROLE))
     leaving = evictions(cluster, job)
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     (logged,) = caplog.messages
     assert logged.startswith("Job team-a/train: not suspended: PATCH ")
     assert count(cluster.metrics.evictions, "preempt", "failed") == 2
 
 
-async def test_a_job_that_is_gone_needs_no_suspension(cluster, room, job, caplog):
+async def test_a_job_that_is_gone_needs_no_suspension(cluster, assume_cache, job, caplog):
     leaving = evictions(cluster, job)
     delete(cluster.api, JOBS, JOB.name, NAMESPACE, DeleteOptions(policy="Background"))
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     assert caplog.messages == []
     assert count(cluster.metrics.evictions, "preempt", "deleted") == 2
 
 
-async def test_another_job_of_that_name_is_left_alone(cluster, room, job):
+async def test_another_job_of_that_name_is_left_alone(cluster, assume_cache, job):
     leaving = evictions(cluster, replaced(job, uid="another"))
-    await carry_out(cluster.committer(room), Plan(evictions=leaving))
+    await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     assert stored(cluster) == (False, {})
 
 
@@ -202,18 +204,18 @@ def resumption(owner):
     return replace(gang, owner=owner, resume=True)
 
 
-async def test_a_job_is_resumed_and_nothing_is_bound(cluster, room, job):
-    committer = cluster.committer(room)
+async def test_a_job_is_resumed_and_nothing_is_bound(cluster, assume_cache, job):
+    committer = cluster.committer(assume_cache)
     await carry_out(committer, Plan(evictions=evictions(cluster, job)))
     await carry_out(committer, Plan(placements=(resumption(job),)))
     assert stored(cluster) == (False, {})
     assert cluster.made("create", "Pod/binding") == 0
-    assert room.forgotten == [], "the room is kept until the stand-ins go"
+    assert assume_cache.forgotten == [], "the capacity is kept until the stand-ins go"
     assert committer.pods_in_flight == frozenset()
 
 
-async def test_the_room_of_a_job_that_is_not_resumed_is_given_up(cluster, room, job):
+async def test_the_capacity_of_a_job_that_is_not_resumed_is_given_up(cluster, assume_cache, job):
     cluster.fail_once("patch", "Job", refuse(500))
-    await carry_out(cluster.committer(room), Plan(placements=(resumption(job),)))
-    assert room.forgotten == ["job/suspended/0", "job/suspended/1"]
+    await carry_out(cluster.committer(assume_cache), Plan(placements=(resumption(job),)))
+    assert assume_cache.forgotten == ["job/suspended/0", "job/suspended/1"]
     assert cluster.wakes

@@ -91,7 +91,7 @@ async def test_retry_after_is_respected(cluster):
     assert asyncio.get_running_loop().time() - began >= 1.0
 
 
-async def test_a_label_changed_in_between_is_no_obstacle(cluster):
+async def test_a_label_changed_in_between_does_not_stop_it(cluster):
     gang = gang_with_claims(cluster, 1)
 
     def relabel():
@@ -204,7 +204,7 @@ async def test_w23_a_refused_claim_write_undoes_what_was_written(cluster):
     assert_nothing_held(cluster)
 
 
-async def test_a_pod_deleted_in_between_gives_back_its_claim_and_stops_nobody(cluster):
+async def test_a_pod_deleted_in_between_gives_back_its_claim_and_stops_no_other(cluster):
     gang = gang_with_claims(cluster, 3)
     cluster.fail_once("create", "Pod/binding", first(lambda: remove(cluster, PODS, "worker-1")))
     outcome = await run(cluster, gang)
@@ -298,7 +298,7 @@ async def test_a_claim_that_lost_its_allocation_stops_the_gang(cluster):
     assert "is no longer allocated" in outcome.reason
 
 
-async def test_nobody_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(cluster):
+async def test_no_pod_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(cluster):
     claim = cluster.add_claim("own")
     pod = cluster.add_pod("worker-0")
     held = device("gpu-0", "node-a")
@@ -325,7 +325,7 @@ async def test_an_unreachable_server_leaves_nothing_bound(cluster):
     assert cluster.nodes() == {}
 
 
-async def test_nobody_is_bound_onto_a_device_that_was_given_away_after_an_earlier_attempt(cluster):
+async def test_no_pod_is_bound_onto_a_device_that_was_given_away_after_an_earlier_attempt(cluster):
     pod, claim = cluster.add_pod("worker-0"), cluster.add_claim("gpu-0")
     cluster.allocate("gpu-0", device("gpu-0", "node-a"), pod)
     cluster.add_claim("foreign")

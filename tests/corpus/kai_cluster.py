@@ -47,7 +47,7 @@ GPU = "nvidia.com/gpu"
 GUARANTEED = "Guaranteed"
 UNITS = {"cpu_milli": "cpu", "gpu": GPU}
 STUCK = "StuckInReleasing"
-"""Its deletion is overdue: it holds its room, and nobody may count on it."""
+"""Its deletion is overdue: it keeps its capacity, and no gang may count on that."""
 STATES = {
     "Pending": PodState.PENDING,
     "Pipelined": PodState.PENDING,

@@ -150,7 +150,7 @@ def runtime_rules(given):
 
 
 def known(given, *named):
-    """All queues with those that only the question names; a parent nobody names is none."""
+    """All queues with those that only the question names; a parent that no queue names is none."""
     queues = {queue["uid"]: queue for queue in (*given["queues"], *named)}
     return [
         queue if queue.get("parent", "") in queues else queue | {"parent": ""}

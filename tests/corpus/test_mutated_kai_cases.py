@@ -95,7 +95,7 @@ def movements(snapshot, plan):
 
 
 def check_nodes(snapshot, plan, came, went):
-    """No node holds more than it has once everybody has come and left."""
+    """No node holds more than it has once all pods have come and left."""
     position, resources = snapshot.nodes.positions, snapshot.resources.positions
     held = snapshot.used - snapshot.releasing
     before = held.copy()
@@ -139,7 +139,7 @@ def check_victims(snapshot, plan):
         if eviction.action is Action.STALE:
             continue
         assert victim.is_preemptible([member])
-        assert winner in winners, f"{eviction.pod.name} leaves for nobody"
+        assert winner in winners, f"{eviction.pod.name} is evicted without a gang that starts"
         if eviction.action is Action.PREEMPT and not eviction.relocated_to:
             assert snapshot.gangs[winner].queue == victim.queue
             assert snapshot.gangs[winner].priority > victim.priority

@@ -10,7 +10,7 @@ SIZES = range(MIN_NODES, MAX_NODES + 1)
 
 
 @pytest.mark.parametrize("nodes", SIZES)
-def test_room_is_as_the_titles_say(nodes):
+def test_capacity_is_as_the_titles_say(nodes):
     script = script_for(nodes)
     cast = {workload.name: workload for workload in script.workloads}
     queues = {queue.name: queue for queue in script.queues}
@@ -25,10 +25,10 @@ def test_room_is_as_the_titles_say(nodes):
     fewest = -(-(gpus["vision"] - 2) // 8)
     free_nodes = nodes - 1 - cast["protein"].pods
     assert cast["urgent"].pods > free_nodes - fewest, "urgent needs vision's nodes"
-    assert cast["urgent"].pods <= free_nodes, "and has room without it"
+    assert cast["urgent"].pods <= free_nodes, "and has capacity without it"
 
     idle = total - gpus["chat"] - gpus["vision"] - gpus["ablation"]
-    assert 0 <= idle < gpus["peak"], "peak needs room of ablation"
+    assert 0 <= idle < gpus["peak"], "peak needs capacity of ablation"
     assert gpus["ablation"] - 8 >= queues["research"].deserved, "which research borrowed"
     assert idle + 8 >= gpus["peak"], "one pod of it is enough"
     assert cast["ablation"].min_available < cast["ablation"].pods, "and may go"
@@ -46,7 +46,7 @@ def test_maxima_allow_what_must_start(nodes):
         for workload in script.workloads
         if workload.name in ("llm", "vision")
     )
-    assert together <= maxima["training"], "vision waits for room, not for the queue"
+    assert together <= maxima["training"], "vision waits for capacity, not for the queue"
 
 
 @pytest.mark.parametrize("nodes", [MIN_NODES - 1, MAX_NODES + 1])

@@ -197,7 +197,7 @@ def one_node(*given):
 
 
 def outcome(plan: Plan):
-    """Who leaves, who waits for their room, and who starts."""
+    """What is evicted, what waits for that capacity, and what starts."""
     leaving = sorted(eviction.pod.name for eviction in plan.evictions)
     return leaving, [n.pod.name for n in plan.nominations], sorted(placed(plan))
 
@@ -281,7 +281,7 @@ def test_the_group_of_another_scheduler_is_not_ours(left):
     assert outcome(cluster.plan()) == ([], [], [])
 
 
-def test_nobody_waits_for_the_devices_of_a_group_that_nobody_gives_back():
+def test_no_gang_waits_for_devices_of_a_group_that_are_never_released():
     """As after a restart: whose the pods were is not known."""
     cluster = one_node(train(), claim(on="b"), urgent())
     assert own_groups(cluster) == frozenset()

@@ -148,7 +148,7 @@ def test_a_composite_group_speaks_for_the_groups_below_it():
     assert cluster.add(members("a", 1)).gang(TREE).queue == "other"
 
 
-def test_a_group_with_preemption_policy_never_evicts_nobody():
+def test_a_group_with_preemption_policy_never_evicts_no_pod():
     urgent = group("urgent", 1, priority=100, preemptionPolicy="Never")
     cluster = Cluster(
         QUEUE,

@@ -38,7 +38,7 @@ def test_every_task_needs_its_floor():
     assert set(placed(cluster.plan())) == {"ps", "w0", "w1"}
 
 
-def test_pods_of_other_tasks_are_nobody_s_floor():
+def test_pods_of_other_tasks_do_not_count_for_min_member():
     wanted = group(minMember=1, minTaskMember={"ps": 1})
     cluster = Cluster(NODES, QUEUE, wanted, member("m", "monitor"))
     assert placed(cluster.plan()) == {}
@@ -67,7 +67,7 @@ def test_a_hard_tier_is_required_and_a_soft_one_preferred(topology, tiers, start
     assert bool(placed(cluster.plan())) is started
 
 
-def test_a_hard_tier_that_nobody_knows_is_told_with_the_setting():
+def test_an_unknown_hard_tier_is_reported_with_the_setting():
     wanted = group(minMember=1, networkTopology={"mode": "hard", "highestTierAllowed": 2})
     cluster = Cluster(NODES, QUEUE, wanted, member("w0", "worker"))
     ((_, text),) = cluster.why().values()

@@ -14,10 +14,20 @@ from tests.support.repository import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 MODULES = sorted((ROOT / "kai_py").rglob("*.py"))
+CODE = [
+    *MODULES,
+    *(
+        path
+        for folder in ("benchmarks", "examples", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ),
+]
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "crds").glob("*")),
+    *sorted((ROOT / "examples").rglob("*.yaml")),
+    *sorted((ROOT / "tests").rglob("*.yaml")),
 ]
 
 MOST_WORDS = 25
@@ -58,7 +68,7 @@ def tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
     return tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_identifiers_messages_and_comments_use_its_words(path: Path) -> None:
     # What no token has, the whole text has not: a token ends no word that the text goes on with.
     suspect = banned_in(path.read_text())
@@ -71,7 +81,7 @@ def test_identifiers_messages_and_comments_use_its_words(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_pages_and_crds_use_its_words(path: Path) -> None:
+def test_pages_and_manifests_use_its_words(path: Path) -> None:
     text = path.read_text()
     if path == GLOSSARY:
         text = text.split("## Words that are not used")[0]

@@ -62,7 +62,7 @@ def is_valid(picks, question):
     """Whether an assignment breaks no rule."""
     return (
         all(is_meant(option, device) and _tolerated(option, device) for _, option, device in picks)
-        and _nobody_is_in_the_way(picks)
+        and _is_free(picks)
         and _capacity_suffices(picks)
         and _counters_suffice(picks, question)
         and all(
@@ -77,7 +77,7 @@ def _tolerated(option, device):
     return option["tolerates"] in ("all", device["taint"])
 
 
-def _nobody_is_in_the_way(picks):
+def _is_free(picks):
     for index, (claim, option, device) in enumerate(picks):
         before = [(c, o) for c, o, d in picks[:index] if d is device]
         if any(o is option for _, o in before):

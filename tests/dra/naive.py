@@ -86,7 +86,7 @@ class Naive:
     def fits(self, claim, option, device):
         if self.in_use(claim, option, device) or not self.selectable(option, device):
             return False
-        if not self.has_room(option, device) or not self.counters_allow(device):
+        if not self.has_capacity(option, device) or not self.counters_allow(device):
             return False
         if device["tainted"] and not option["tolerates"]:
             return False
@@ -105,7 +105,7 @@ class Naive:
             return device["whole"]
         return device["whole"] or any(d is device for _, _, d, _ in self.taken)
 
-    def has_room(self, option, device):
+    def has_capacity(self, option, device):
         if not device["share"] or device["m"] is None:
             return True
         used = [consumed["m"] for _, _, d, consumed in self.taken if d is device]

@@ -97,7 +97,7 @@ def test_an_allocation_names_the_claims_requests(bare):
     assert fields == ["status.allocation.devices.results[0].request"]
 
 
-def test_nobody_reserves_an_unallocated_claim(bare):
+def test_no_pod_reserves_an_unallocated_claim(bare):
     bare.create(claim("c"))
     user = consumer(bare.create(pod("a")))
     assert refused_fields(write_status, bare, {"reservedFor": [user]}) == ["status.reservedFor"]

@@ -90,7 +90,7 @@ def test_more_than_the_node_has_is_refused(busy):
     assert status["reason"] == "OutOfnvidia.com/gpu"
 
 
-def test_a_stopped_pod_frees_its_room(busy):
+def test_a_stopped_pod_frees_its_capacity(busy):
     gpus = [container(**{"nvidia.com/gpu": "2"})]
     busy.create(pod("a", containers=gpus, restartPolicy="Never", annotations={RUN_SECONDS: "1"}))
     bind_all(busy)

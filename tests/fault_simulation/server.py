@@ -156,7 +156,7 @@ PARTS = {
     "controllers": lambda: [*standard_controllers(), _POD_GARBAGE],
     "kubelets": lambda: [Kubelet(PodTiming(start=2.0, stop=2.0)).controller()],
 }
-"""The controllers of each part, made anew at each start."""
+"""The controllers of each part, made again at each start."""
 
 
 class _Encoder:

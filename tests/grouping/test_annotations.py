@@ -63,7 +63,7 @@ def contested(marks):
     return Cluster(TEAM, node("n", 1), low, high)
 
 
-def test_a_gang_evicts_nobody_before_its_delay_has_passed():
+def test_a_gang_evicts_no_pod_before_its_delay_has_passed():
     waits = contested({DELAY: "5m"})
     snapshot = waits.snapshot()
     found = snapshot.gangs["default/Pod/high"]

@@ -111,7 +111,7 @@ def test_a_deleted_owner_is_remembered_until_its_pods_are_gone():
     assert "was not found" in world.gangs["default/LeaderWorkerSet/llm"].problem
 
 
-def test_an_owner_that_comes_back_decides_anew():
+def test_an_owner_that_comes_back_decides_again():
     world = World()
     world.builder.apply(COLLECTION, None, lws())
     world.builder.apply("pods", None, pod("a"))
@@ -144,7 +144,7 @@ def test_what_an_owner_says_is_worked_out_once(monkeypatch):
     assert len(drawn) == 1
 
 
-def test_an_owner_of_a_broken_spec_holds_up_nobody_else():
+def test_an_owner_of_a_broken_spec_holds_up_no_other():
     world = World()
     world.builder.apply(COLLECTION, None, lws(size="huge"))
     world.builder.apply("pods", None, pod("a"))

@@ -179,7 +179,7 @@ def test_a_derived_attribute_that_does_not_compile_says_so():
         CompiledExpressions().derive("1 +", None)
 
 
-def test_an_alternative_that_no_claim_has_room_for_leaves_the_others():
+def test_an_alternative_that_no_claim_has_capacity_for_leaves_the_others():
     objects = list(claims_of(1, {}, device("a")))
     (request,) = objects[2]["spec"]["devices"]["requests"]
     del request["exactly"]

@@ -50,4 +50,4 @@ def test_a_claim_that_finds_devices_has_no_complaint_and_one_that_holds_some_say
     snapshot = world(*running("p", "gpu-0"), claim("wanted"))
     assert claim_funnel(snapshot, "default", "wanted").message == ""
     assert claim_funnel(snapshot, "default", "p").allocated == ("gpu.nvidia.com/n1/gpu-0",)
-    assert claim_funnel(snapshot, "default", "nobody") is None
+    assert claim_funnel(snapshot, "default", "missing") is None

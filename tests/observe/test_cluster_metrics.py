@@ -1,4 +1,4 @@
-"""What a scrape tells: who waits longest, how broken up free room is, who holds which device."""
+"""Metrics of the longest waits, of the fragmentation of free capacity and of devices in use."""
 
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -46,7 +46,7 @@ def test_who_waits_is_counted_by_age():
     assert age_label(86_400.0) == "over 1d"
 
 
-def test_free_room_is_told_by_level():
+def test_free_capacity_is_told_by_level():
     def node(name, zone, rack, gpus):
         return scenario.node(name, labels={ZONE: zone, RACK: rack}, gpus=gpus)
 

@@ -169,7 +169,7 @@ async def test_gangs_that_run_are_listed_by_queue_and_name(tab):
         (told,) = await texts(tab, ".explanation")
         assert "1 of 1 pod run" in told
         assert "What if it ended?" in told
-        await tab.value(CHOOSE % ("#filter", "nobody"))
+        await tab.value(CHOOSE % ("#filter", "missing"))
         await tab.until("document.querySelector('#gangs-note').innerText === 'No such gang.'")
 
 

@@ -95,7 +95,7 @@ def test_a_placement_tells_the_usage_of_what_its_pods_take(charge, usage):
     assert decision.message == expected
 
 
-def test_promised_room_is_told():
+def test_promised_capacity_is_told():
     promised = tuple(Nomination("train", pod, "n2") for pod in PODS)
     plan = Plan(nominations=promised, unplaced=(replace(WAITS, stage=Stage.NOMINATED),))
     nominated, _ = told(plan)

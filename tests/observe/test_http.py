@@ -158,8 +158,8 @@ async def test_state_nodes_and_explanations_are_json(state, get):
     assert (status, json.loads(body)[0]["state"]) == (200, "Resources")
     status, body = await get("/v1/explain/pod/default/train-1")
     assert (status, json.loads(body)[0]["gang"]) == (200, WAITING.key)
-    assert (await get("/v1/explain/gang/nobody"))[0] == 404
-    assert (await get("/v1/explain/cat/nobody"))[0] == 404
+    assert (await get("/v1/explain/gang/missing"))[0] == 404
+    assert (await get("/v1/explain/cat/missing"))[0] == 404
     assert (await get("/v1/nodes?domain=elsewhere"))[0] == 404
     assert (await get("/v1/nodes?limit=-1"))[0] == 400
 
@@ -277,8 +277,8 @@ async def test_events_tell_what_was_missed_and_what_happens(state, port):
         assert events.content_type == "text/event-stream"
         first = await events.content.readuntil(b'data: {"cycle":1}\n\n')
         assert f"id: {PROCESS_ID}-1\nevent: decision\n".encode() in first
-        room = world({"n1": 16}, WAITING).snapshot(1.0)
-        look_at(state, room)
+        snapshot = world({"n1": 16}, WAITING).snapshot(1.0)
+        look_at(state, snapshot)
         second = await events.content.readuntil(b'data: {"cycle":2}\n\n')
         assert f'id: {PROCESS_ID}-2\nevent: decision\ndata: {{"kind":"placed"'.encode() in second
 

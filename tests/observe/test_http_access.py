@@ -27,10 +27,10 @@ def test_elsewhere_nothing_is_open_without_a_token(listening):
 
 
 async def test_elsewhere_a_reviewed_token_opens_and_no_token_does_not():
-    async def everybody(token, path):
+    async def allow_all(token, path):
         return None
 
-    access = HttpAccess("0.0.0.0", review=everybody)
+    access = HttpAccess("0.0.0.0", review=allow_all)
     assert await access.denial_after_review("Bearer x", "any", "/v1/state") is None
     for nothing in ("", "Bearer", "Bearer ", "Basic x"):
         refusal = await access.denial_after_review(nothing, "localhost", "/v1/state")

@@ -68,7 +68,7 @@ def test_a_guarantee_that_is_cut_says_so():
 
 
 def test_what_is_not_known_has_no_steps(divided):
-    assert share_steps(divided, "nobody") == ()
+    assert share_steps(divided, "missing") == ()
     assert share_steps(divided, "a", "example.com/nothing") == ()
     (step, _) = share_steps(divided, "a", "cpu")
     assert step.followed.requested == 180.0

@@ -103,7 +103,7 @@ def test_an_eviction_is_told_once_with_its_rule_and_for_whom(narrator, recorder)
 def test_waiting_is_told_once_for_each_stage(narrator, recorder):
     for now, stage, message in (
         (0.0, Stage.RESOURCES, "no capacity"),
-        (5.0, Stage.RESOURCES, "less room"),
+        (5.0, Stage.RESOURCES, "less capacity"),
         (9.0, Stage.QUEUE_MAX, "above the max"),
     ):
         recorder.now = now
@@ -141,4 +141,4 @@ def test_only_what_is_newer_and_concerns_the_gang(narrator, recorder):
     assert [each.kind for each in told.about("default/Job/other")] == [DecisionKind.EVICTED]
     assert [each.kind for each in told.about(KEY)] == [DecisionKind.EVICTED, DecisionKind.PLACED]
     assert [each.kind for each in told.about(KEY, since=30.0)] == [DecisionKind.PLACED]
-    assert told.about("default/Job/nobody") == ()
+    assert told.about("default/Job/missing") == ()

@@ -63,7 +63,7 @@ def test_what_was_gained_is_shown_with_the_place_in_line():
     assert line == ["default/Pod/low", "default/Pod/high", "default/Pod/runs"]
 
 
-def test_it_evicts_nobody_that_its_own_priority_may_not():
+def test_it_evicts_no_pod_that_its_own_priority_may_not():
     assert not taken_place("1s", 5).plan(1000.0).evictions
 
 

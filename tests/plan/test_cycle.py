@@ -92,7 +92,7 @@ def test_an_ancestor_bounds_its_children():
     assert sorted(placed(plan)) == ["x0", "x1", "y0", "y1"]
 
 
-def test_a_pod_of_an_unknown_queue_is_told_so_and_nobody_waits_for_it():
+def test_a_pod_of_an_unknown_queue_is_told_so_and_no_gang_waits_for_it():
     plan = cluster(
         node("a"),
         queue("team", 8),
@@ -169,7 +169,7 @@ def test_a_gang_is_evicted_whole():
     assert len(evicted(plan)) == 8
 
 
-def test_room_that_is_being_freed_is_promised_and_kept():
+def test_capacity_that_is_being_freed_is_promised_and_kept():
     world = cluster(
         node("a", 4),
         queue("team", 8),
@@ -183,10 +183,10 @@ def test_room_that_is_being_freed_is_promised_and_kept():
     world.builder.nominate(nomination.pod.uid, "a", 1_800_001_000.0)
     world.add(pod("quick", 1, queue="team", created=0, priority=99))
     again = world.plan(now=1001)
-    assert placed(again) == {}, "held room is not given to others, whatever their priority"
+    assert placed(again) == {}, "held capacity is not given to others, whatever their priority"
 
 
-def test_a_broken_pod_stops_nobody_else():
+def test_a_broken_pod_stops_no_other():
     plan = cluster(
         node("a"),
         node("bad", 8, cpu="-5"),
@@ -250,7 +250,7 @@ def test_reclaim_empties_whole_nodes_for_whole_node_pods():
     assert len({n.node for n in plan.nominations}) == 2
 
 
-def test_priority_protects_nobody_from_other_queues():
+def test_priority_protects_no_pod_from_other_queues():
     plan = cluster(
         node("a", 4),
         queue("rich", 0),
@@ -261,7 +261,7 @@ def test_priority_protects_nobody_from_other_queues():
     assert evicted(plan) == ["r3"]
 
 
-def test_a_gang_whose_start_failed_leaves_its_room_to_others_for_a_while():
+def test_a_gang_whose_start_failed_leaves_its_capacity_to_others_for_a_while():
     world = cluster(
         node("a", 1),
         queue("team", 8),

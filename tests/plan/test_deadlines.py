@@ -61,7 +61,7 @@ def started(pods, at_second):
     return [replace(each, status=replace(each.status, start_time=at(at_second))) for each in pods]
 
 
-def test_min_runtimes_are_due_only_while_somebody_waits():
+def test_min_runtimes_are_due_only_while_a_gang_waits():
     safe = cycle_settings(
         Configuration(eviction=EvictionConfig(preempt_min_runtime=90.0, reclaim_min_runtime=30.5))
     )

@@ -1,4 +1,4 @@
-"""Pods that take long to end: their queue pays for them, and nobody is evicted in their place."""
+"""Pods that take long to end: their queue pays for them, and no pod is evicted in their place."""
 
 import pytest
 from msgspec.structs import replace
@@ -82,11 +82,11 @@ def test_no_victim_is_taken_for_quota_that_is_about_to_be_free():
     leaves = deleted(low("leaves"), at_second=0)
     seen = world(leaves, low("stays"), urgent, maximum=8)
     assert evicted(seen.plan(30)) == []
-    # It takes too long: nobody else has to wait for that.
+    # It takes too long: no other gang has to wait for that.
     assert evicted(seen.plan(61)) == ["stays"]
 
 
-def test_no_victim_is_taken_in_vain_while_what_lingers_is_in_the_way():
+def test_no_pod_is_evicted_without_gain_while_a_lingering_pod_is_in_the_way():
     urgent = pod("urgent", 8, queue="q", priority=100)
     leaves = deleted(low("leaves"), at_second=0)
     seen = world(leaves, low("stays"), urgent, maximum=8)

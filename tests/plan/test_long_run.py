@@ -103,7 +103,7 @@ def played(seed):
             since = now - won.get((winner, loser), -MIN_RUNTIME)
             assert since >= MIN_RUNTIME, f"{winner} takes back from {loser} after {since} s"
             ran = START + now - next(g.started for g in world.gangs if g.key == loser)
-            assert ran >= MIN_RUNTIME, f"{winner} takes room of {loser}, which ran {ran} s"
+            assert ran >= MIN_RUNTIME, f"{winner} takes capacity of {loser}, which ran {ran} s"
             won[loser, winner] = now
         world = after
     assert plan.is_empty, f"seed {seed}: no rest after {QUIET} cycles"

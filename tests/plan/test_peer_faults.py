@@ -68,17 +68,17 @@ def test_w5_running_pods_of_the_gang_request_nothing():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "room"),
+    ("sizes", "node_gpus"),
     [((2, 4, 3), (4, 5)), ((4, 3, 3, 2, 2), (8, 6)), ((4, 4, 3, 3, 3), (8, 9))],
     ids=["w10", "w11", "largest-first-fails"],
 )
-def test_w10_w11_mixed_gangs_that_fit_are_placed(sizes, room):
+def test_w10_w11_mixed_gangs_that_fit_are_placed(sizes, node_gpus):
     mixed = gang("mixed", nodes="-" * len(sizes))
     shaped = tuple(
         member(m.pod.name, size, "") for m, size in zip(mixed.members, sizes, strict=True)
     )
     plan = world(
-        {f"n{i}": gpus for i, gpus in enumerate(room)}, replace(mixed, members=shaped)
+        {f"n{i}": gpus for i, gpus in enumerate(node_gpus)}, replace(mixed, members=shaped)
     ).plan()
     assert len(placed(plan)) == len(sizes)
 

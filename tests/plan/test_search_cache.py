@@ -59,7 +59,7 @@ events = st.one_of(
     st.tuples(st.just("leaves"), st.integers(0, 11)),
     st.tuples(st.just("node"), st.integers(0, NODES), st.integers(0, 4)),
     st.tuples(st.just("queue"), st.sampled_from(QUEUES), st.integers(0, 6)),
-    st.tuples(st.just("spared"), st.integers(0, 2)),
+    st.tuples(st.just("budget"), st.integers(0, 2)),
     st.tuples(st.just("nothing"), st.none()),
     st.tuples(st.just("nothing"), st.none()),
 )
@@ -103,7 +103,7 @@ class Course:
                 self.cluster.add(node(f"n{number}", gpus))
             case ("queue", name, deserved):
                 self.cluster.add(queue(name, deserved, **self.written))
-            case ("spared", allowed):
+            case ("budget", allowed):
                 self.cluster.add(budget(allowed))
 
     def come(self, *, gpus, pods, queue, priority, on, fraction, apart):
@@ -145,7 +145,7 @@ class Course:
 
 def budget(allowed):
     return PodDisruptionBudget(
-        metadata=ObjectMeta(name="spared", namespace="default", uid="spared"),
+        metadata=ObjectMeta(name="protected", namespace="default", uid="protected"),
         spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "app-1"})),
         status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
     )
@@ -293,7 +293,7 @@ def stage(plan):
     return left.stage, left.message.rpartition("; ")[2]
 
 
-def test_a_search_for_moves_that_ran_out_rests_until_somebody_has_left(work):
+def test_a_search_for_moves_that_ran_out_rests_until_a_pod_has_left(work):
     tight = fragmented()
     rests = (
         Stage.SEARCH_BUDGET,
@@ -304,7 +304,7 @@ def test_a_search_for_moves_that_ran_out_rests_until_somebody_has_left(work):
     work.clear()
     tight.add(job_with_pods("small", 1, gpus=1, queue="a", node="n0"))
     assert stage(tight.plan(101.0)) == rests
-    assert work["run"] == 0, "more pods give nobody room"
+    assert work["run"] == 0, "more pods give no gang capacity"
     tight.remove(pod("r3-0", 2, queue="a", node="n3"))
     assert {each.gang: each.pods[0].node for each in tight.plan(102.0).placements} == {
         "default/Job/waits": "n3"
@@ -312,7 +312,7 @@ def test_a_search_for_moves_that_ran_out_rests_until_somebody_has_left(work):
 
 
 @pytest.mark.parametrize("change", ["left", "node", "grown"])
-def test_what_may_give_room_ends_the_rest(work, change):
+def test_what_may_give_capacity_ends_the_rest(work, change):
     tight = fragmented()
     tight.add(job_with_pods("tiny", 1, gpus=0, queue="a", node="n0"))
     tight.plan(100.0)
@@ -325,7 +325,7 @@ def test_what_may_give_room_ends_the_rest(work, change):
     assert work["run"] == 1
 
 
-def test_room_that_a_gang_was_given_and_never_took_ends_the_rest(work):
+def test_capacity_that_a_gang_was_given_and_never_took_ends_the_rest(work):
     tight = fragmented()
     first = pod("first", 1, queue="a", priority=1)
     tight.add(first)

@@ -136,7 +136,7 @@ def with_joined(maximum, *, parent=None, deserved=0, **options):
 
 
 @pytest.mark.parametrize(("maximum", "starts"), [(8, False), (9, True)])
-def test_pods_that_start_later_leave_room_for_what_was_joined(maximum, starts):
+def test_pods_that_start_later_leave_capacity_for_what_was_joined(maximum, starts):
     """The joined claim falls to the queue, whose own pods have no part of it."""
     world = with_joined(maximum)
     plan = world.plan()

@@ -133,7 +133,7 @@ def test_who_suspends_a_job_for_another_reason_resumes_it():
     assert Cluster(TEAM, node("n", 2), waits).snapshot().gangs == {}
 
 
-def test_it_takes_room_from_others_as_its_pods_would():
+def test_it_takes_capacity_from_others_as_its_pods_would():
     low = running(job("other", 2))
     cluster = Cluster(TEAM, node("n", 2), low, suspended(job("low", 2), priority_class="high"))
     assert leaving(cluster.plan()) == {"other-0": False, "other-1": False}

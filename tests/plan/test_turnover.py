@@ -70,7 +70,7 @@ def test_all_pods_of_a_gang_must_fit_in_time():
     assert not evicted(planned(ending("soon", "a", after=200), both, waiting("new", 2)))
 
 
-def test_a_gang_that_may_evict_nobody_reserves_nothing():
+def test_a_gang_that_may_evict_no_pod_reserves_nothing():
     """``guest`` is above its share: its large pod must not keep others from the idle GPU."""
     gangs = ending("soon", "a", after=200), waiting("large", gpus=2, queue="guest")
     assert placed(planned(*gangs, waiting("small", queue="guest", since=NOW - 5)))

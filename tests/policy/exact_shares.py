@@ -44,11 +44,11 @@ def divide_among_children(queues, parent, budget, usable, k, fair):
     extra = dict.fromkeys(names, Fraction(0))
     for priority in sorted({queues[n]["priority"] for n in names}, reverse=True):
         bucket = [n for n in names if queues[n]["priority"] == priority]
-        room = {n: usable[n] - core[n] for n in bucket if queues[n]["weight"] > 0}
-        claim = claims(queues, [n for n in room if room[n] > 0], k)
-        poured = pour(left, claim, room)
-        rest = {n: Fraction(queues[n]["weight"]) for n in room if not claim.get(n)}
-        poured |= pour(left - sum(poured.values()), rest, room)
+        limits = {n: usable[n] - core[n] for n in bucket if queues[n]["weight"] > 0}
+        claim = claims(queues, [n for n in limits if limits[n] > 0], k)
+        poured = pour(left, claim, limits)
+        rest = {n: Fraction(queues[n]["weight"]) for n in limits if not claim.get(n)}
+        poured |= pour(left - sum(poured.values()), rest, limits)
         extra |= poured
         left -= sum(poured.values())
     for name in names:
@@ -65,7 +65,7 @@ def claims(queues, competing, k):
 
 
 def pour(budget, rate, cap):
-    """Raise one level until the budget is spent or everybody is full."""
+    """Raise one level until the budget is spent or all are full."""
     got = {n: Fraction(0) for n in rate}
     open_ = {n for n in rate if rate[n] > 0 and cap[n] > 0}
     while open_ and budget > 0:

@@ -1,4 +1,4 @@
-"""Waiting counts as priority: by gang, queue and configuration, up to a limit; nobody starves."""
+"""Waiting counts as priority: by gang, queue and configuration, up to a limit; no gang starves."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_the_gang_comes_before_its_queue_the_queue_before_those_above_and_the_co
     assert rules.priority(replace(said, priority=3)) == 8
 
 
-def test_who_ran_and_was_evicted_starts_anew():
+def test_a_gang_that_ran_and_was_evicted_starts_again():
     old = gang("old", pods=1)
     fresh = replace(old, members=(replace(old.members[0], created=NOW - 150.0),))
     assert ageing(default=Ageing(100.0)).points(fresh) == 1
@@ -93,7 +93,7 @@ def test_the_order_is_total_whatever_ages_how(drawn, chance):
 
 
 @given(st.integers(0, 20), st.floats(1.0, 30.0))
-def test_nobody_starves_behind_work_that_keeps_coming(above, seconds):
+def test_no_gang_starves_behind_work_that_keeps_coming(above, seconds):
     """One place a second; every second comes a gang that is ``above`` higher in priority."""
     rules = (QueueInfo(name="team", ageing=seconds),)
     waiting = [gang("low", pods=1)]

@@ -10,26 +10,26 @@ from kai_py.policy.fill import fill
 
 def one_by_one(count, copies, preference, slack, strategy):
     """The rule of one step, literally."""
-    room = list(copies)
+    capacity = list(copies)
     placed: dict[int, int] = {}
     last = None
     for left in range(count, 0, -1):
-        open_rows = [row for row in range(len(room)) if room[row] > 0]
+        open_rows = [row for row in range(len(capacity)) if capacity[row] > 0]
         if not open_rows:
             break
         best = max(preference[row] for row in open_rows)
         tier = [row for row in open_rows if preference[row] == best]
         if strategy is FillStrategy.SPREAD:
-            chosen = min(tier, key=lambda row: (-room[row], row))
+            chosen = min(tier, key=lambda row: (-capacity[row], row))
         elif last in tier:
             chosen = last
         else:
-            holders = [row for row in tier if room[row] >= left]
+            holders = [row for row in tier if capacity[row] >= left]
             if holders:
-                chosen = min(holders, key=lambda row: (room[row], slack[row], row))
+                chosen = min(holders, key=lambda row: (capacity[row], slack[row], row))
             else:
-                chosen = min(tier, key=lambda row: (-room[row], slack[row], row))
-        room[chosen] -= 1
+                chosen = min(tier, key=lambda row: (-capacity[row], slack[row], row))
+        capacity[chosen] -= 1
         placed[chosen] = placed.get(chosen, 0) + 1
         last = chosen
     return placed

@@ -80,13 +80,13 @@ def test_pods_are_counted_one_after_the_other():
 def test_pods_are_counted_by_the_zones_that_they_need():
     node = numa(None)
     assert replicas_by_zones(node, node.available, pod(3), 2) == (2, 2)
-    assert replicas_by_zones(node, node.available, pod(3), 4) == (2, 4), "nobody is refused"
+    assert replicas_by_zones(node, node.available, pod(3), 4) == (2, 4), "no pod is refused"
     assert replicas_by_zones(node, node.available, pod(6), 1) == (0, 1)
     restricted = numa("restricted")
     assert replicas_by_zones(restricted, restricted.available, pod(6), 3) == (0, 1)
 
 
-def test_a_node_that_refuses_nobody_gives_the_fewest_zones_or_what_there_is():
+def test_a_node_that_refuses_no_pod_gives_the_fewest_zones_or_what_there_is():
     node = numa(None)
     assert allocate_zones(node, node.available, pod(3, 1)) == (((1, 1), (4, 2)), 1)
     assert allocate_zones(node, ((2, 2), (2, 2)), pod(3)) == (((0, 2), (1, 2)), 2)
@@ -184,7 +184,7 @@ def test_who_starts_later_needs_no_fewer_zones(policy, by_pod, pairs, sizes):
     st.integers(0, 6),
     st.integers(0, 6),
 )
-def test_a_node_that_refuses_nobody_needs_as_few_zones_as_any_set(pairs, cpu, gpu):
+def test_a_node_that_refuses_no_pod_needs_as_few_zones_as_any_set(pairs, cpu, gpu):
     zones = tuple(tuple(map(max, *pair)) for pair in pairs)
     free = tuple(tuple(map(min, *pair)) for pair in pairs)
     wanted = pod(cpu, gpu)

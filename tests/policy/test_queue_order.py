@@ -86,7 +86,7 @@ CASES = {
         {"a": (0, 1), "b": (0, 1)},
         "b",
     ),
-    "nobody waits": (two(), {}, {"a": (9, 9)}, {}, None),
+    "no gang waits": (two(), {}, {"a": (9, 9)}, {}, None),
     "older wins a tie": (two(), {}, {}, {"a": (0, 1), "b": (0, 1)}, "a"),
     "less of its due": (
         two(),
@@ -225,7 +225,7 @@ def scenes(draw):
 
 
 @given(scenes(), st.sampled_from([NATIVE, KAI]))
-def test_line_equals_sorting_anew_after_every_change(scene, rules):
+def test_line_equals_sorting_again_after_every_change(scene, rules):
     standing, steps = scene
     line = QueueOrder(standing, rules)
     waiting = np.zeros(len(standing.queues), bool)

@@ -71,7 +71,7 @@ def test_non_preemptible_work_reclaims_only_within_deserved():
     assert (refused.rule, refused.value, refused.bound) == (ReclaimRule.DESERVED, 5, 4)
 
 
-def test_a_resource_not_asked_for_stops_nobody_but_in_the_kai_profile():
+def test_a_resource_not_asked_for_stops_no_reclaim_but_in_the_kai_profile():
     fair = FAIR | {"a": (3, 6)}
     standing = stand(FLAT, {"a": (5, 0)}, fair)
     assert may_reclaim(standing, asks(standing, "a"), NATIVE) is None
@@ -96,7 +96,7 @@ def test_starved_queue_may_ask_those_that_fall_short_of_nothing():
     assert mask[standing.queues.positions["b"]]
 
 
-def test_nobody_reclaims_from_its_own_queue():
+def test_no_gang_reclaims_from_its_own_queue():
     standing = stand(FLAT, {"a": (0, 9), "b": (0, 9)}, FAIR)
     mask = reclaimable_queues(standing, asks(standing, "a"), NATIVE)
     assert mask.tolist() == [False, True, False]

@@ -9,10 +9,10 @@ from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
 
 
-def fits(pods, rooms, rows):
+def fits(pods, capacities, rows):
     return all(
-        sum(size for size, row in zip(pods, rows, strict=True) if row == node) <= room
-        for node, room in enumerate(rooms)
+        sum(size for size, row in zip(pods, rows, strict=True) if row == node) <= capacity
+        for node, capacity in enumerate(capacities)
     )
 
 
@@ -20,18 +20,18 @@ def fits(pods, rooms, rows):
     st.lists(st.integers(1, 5), min_size=1, max_size=5),
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
 )
-def test_it_finds_room_exactly_where_there_is_any(pods, rooms):
+def test_it_finds_an_assignment_exactly_if_there_is_one(pods, capacities):
     sizes = sorted(set(pods), reverse=True)
     kinds = [
-        PodClass(pods.count(size), np.array([float(size)]), np.ones(len(rooms), np.bool_))
+        PodClass(pods.count(size), np.array([float(size)]), np.ones(len(capacities), np.bool_))
         for size in sizes
     ]
-    found = assign(kinds, np.array([rooms], dtype=np.float64), 100_000)
-    every = product(range(len(rooms)), repeat=len(pods))
-    assert (found is not None) == any(fits(pods, rooms, rows) for rows in every)
+    found = assign(kinds, np.array([capacities], dtype=np.float64), 100_000)
+    every = product(range(len(capacities)), repeat=len(pods))
+    assert (found is not None) == any(fits(pods, capacities, rows) for rows in every)
     if found is not None:
         in_order = [size for size in sizes for _ in range(pods.count(size))]
-        assert fits(in_order, rooms, [row for rows in found for row in rows])
+        assert fits(in_order, capacities, [row for rows in found for row in rows])
 
 
 def test_nodes_out_of_bounds_are_not_used_and_the_search_ends():

@@ -54,7 +54,7 @@ def order(candidate):
 
 
 def test_without_a_domain_that_holds_all_the_roomiest_is_filled_first_then_the_nearest():
-    """The other rack of the zone has less room than that of the other zone, and is nearer."""
+    """The other rack of the zone has less capacity than that of the other zone, and is nearer."""
     [anywhere] = candidate_domains(
         levels(), [np.array([4, 4, 2, 3, 1])], [14], required=None, preferred=1
     )

@@ -40,7 +40,7 @@ def test_what_suffices_for_all_is_given_exactly():
     assert filled.tolist() == cap.tolist()
 
 
-def test_running_sums_start_anew_in_each_group():
+def test_running_sums_start_again_in_each_group():
     sums = running_sums(np.array([0, 0, 2, 2, 2]), np.array([1.0, 2, 3, 4, 5]))
     assert sums.tolist() == [0, 1, 0, 3, 7]
 

@@ -43,7 +43,7 @@ def test_a_queue_field_is_set_and_taken_away():
     assert running(cluster) == {"four"}
 
 
-def test_a_removed_gang_gives_its_room_back():
+def test_a_removed_gang_gives_its_capacity_back():
     cluster = simulated(queue("team", 8), job("first", 8, "team"))
     cluster.settle(60)
     cluster.embedded.create(job("second", 8, "team"))

@@ -210,8 +210,10 @@ def brute_entitlement(fair, allocated, gangs):
         sum(n * gang.gpus_per_pod for n, gang in zip(each, gangs, strict=True))
         for each in itertools.product(*choices)
     }
-    room = fair - allocated
-    return min(fair, allocated + max((each for each in sums if each <= room + 1e-9), default=0.0))
+    remainder = fair - allocated
+    return min(
+        fair, allocated + max((each for each in sums if each <= remainder + 1e-9), default=0.0)
+    )
 
 
 @given(

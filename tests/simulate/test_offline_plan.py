@@ -190,7 +190,7 @@ def test_of_two_states_of_an_object_the_newest_that_can_be_read_counts():
         assert "newest state" in found["rejected"][0]["problem"]
 
 
-def test_a_pod_on_a_node_takes_its_room_though_a_field_cannot_be_read():
+def test_a_pod_on_a_node_takes_its_capacity_though_a_field_cannot_be_read():
     bound = pod("odd", gpus=4, node="n0", tolerations=5)
     found = plan(node("n0"), QUEUE, bound, pod("a"))
     assert found["placements"] == []

@@ -141,7 +141,7 @@ def test_volumes_that_cannot_be_read_harm_only_their_pod(volumes):
 
 
 @pytest.mark.parametrize("status", ["Bound", ["Bound"], 1, None])
-def test_what_is_no_status_is_written_anew(status):
+def test_what_is_no_status_is_written_again(status):
     local = storage_class("local") | {"provisioner": "kubernetes.io/no-provisioner"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     volume = {

@@ -1,4 +1,4 @@
-"""A redacted cluster names nobody and is decided as the real one."""
+"""A redacted cluster names no person and is decided as the real one."""
 
 import json
 from copy import deepcopy
@@ -46,7 +46,7 @@ def test_the_plan_is_the_same(situation: Situation):
 
 
 def secret_job() -> Document:
-    """A Job with a name, or an address, wherever its pods have room for one."""
+    """A Job with a name, or an address, wherever its pods can hold one."""
     spec = pod_spec(
         template=f"{SECRET}-gpu",
         nodeSelector={f"{SECRET}.example.com/pool": SECRET, "kubernetes.io/os": "linux"},
@@ -93,7 +93,7 @@ def secret_node(node: FakeNode) -> Document:
 
 
 def full_of_secrets() -> list[Document]:
-    """A cluster in which names and addresses stand wherever the API has room for one."""
+    """A cluster in which names and addresses stand wherever the API can hold one."""
     [node] = gpu_nodes(1, prefix=SECRET, published_gpus=2)
     selector = f'device.attributes["gpu.nvidia.com"].owner != "{SECRET}-0"'
     cluster = simulated(

@@ -108,7 +108,7 @@ def test_pods_that_share_a_gpu_hold_no_more_of_it_than_they_ask_for():
     assert result.evictions == {}
 
 
-def test_room_that_a_gang_cannot_use_is_idle_while_it_waits():
+def test_capacity_that_a_gang_cannot_use_is_idle_while_it_waits():
     found = summarise(
         played(
             """

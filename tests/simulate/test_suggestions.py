@@ -45,8 +45,8 @@ def test_who_runs_needs_nothing():
 
 
 def test_a_missing_queue_is_to_be_created():
-    [found] = suggestions(settled(job("four", 4, "nobody")), "four")
-    assert found.text == "create the Queue nobody"
+    [found] = suggestions(settled(job("four", 4, "missing")), "four")
+    assert found.text == "create the Queue missing"
 
 
 def member(name, **spec):
@@ -95,7 +95,7 @@ def test_a_suggestion_tells_what_else_comes_of_it():
 
 
 @pytest.mark.slow
-def test_for_room_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
+def test_for_capacity_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes():
     cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
     cluster.embedded.create(job("six", 6, "team"))
     cluster.settle(60)
@@ -191,7 +191,7 @@ def elastic(name, pods, floor, team):
     return document
 
 
-def test_what_runs_at_its_floor_needs_room_for_one_pod_more():
+def test_what_runs_at_its_floor_needs_capacity_for_one_pod_more():
     cluster = settled(queue("team", 0, 3), elastic("grows", 6, 2, "team"))
     found = suggestions(cluster, "grows")
     assert told(found[0]) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 4}})]

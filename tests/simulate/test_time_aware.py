@@ -10,7 +10,7 @@ HOUR = 3600.0
 
 
 def contest(half_life, wait=0.0):
-    """GPUs that a and b are entitled to after two hours of a alone, and a while of nobody."""
+    """GPUs that a and b are entitled to after two hours of a alone, and a while without pods."""
     template = simulated(queue("a"), queue("b"), nodes=1, gpus=8)
     configuration = Configuration(fair_share=FairShareConfig(half_life=half_life))
     cluster = SimulatedCluster(configuration, start=NOW, seed=1)

@@ -89,7 +89,7 @@ def test_openb_is_played_and_pods_go_to_the_models_that_they_accept():
     assert summarise(played(OPENB_JOBS, elsewhere)).waiting_times.never_started == 1
 
 
-def test_high_priority_takes_the_room_of_spot_gangs_whole():
+def test_high_priority_takes_the_capacity_of_spot_gangs_whole():
     found = summarise(played(SPOT_JOBS, SPOT_NODES))
     assert found.evictions == {"preempt": 2}
     assert found.lost_gpu_hours == pytest.approx(8 * 0.5, rel=0.02)
@@ -98,7 +98,7 @@ def test_high_priority_takes_the_room_of_spot_gangs_whole():
     assert organization.queue == "org-13"
 
 
-def test_saturating_asks_for_almost_one_and_a_third_and_nobody_leaves():
+def test_saturating_asks_for_almost_one_and_a_third_and_no_pod_is_evicted():
     nodes = [NodeGroup(name="n", count=10, gpus=8)]
     recorded = parse_jobs(OPENB_JOBS, name="jobs")
     first, again, other = (saturating_jobs(recorded, nodes, seed=seed) for seed in (1, 1, 2))

@@ -130,7 +130,7 @@ def test_a_new_gang_that_reclaims_names_its_victims():
     assert [each.gang for each in comparison.stops] == ["default/Job/greedy"]
 
 
-def test_the_fewest_nodes_until_nobody_waits():
+def test_the_fewest_nodes_until_no_gang_waits():
     cluster = settled(queue("team", 100), job("big", 17, "team"), nodes=1)
     needed = nodes_needed(cluster.documents(), (), Configuration(), like="node-0", now=NOW)
     assert needed.nodes == 4, "17 GPUs are on 5 nodes of 4, one of them is there"

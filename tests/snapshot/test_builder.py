@@ -178,7 +178,7 @@ def names(world, gang):
     return [member.pod.name for member in world.snapshot().gangs[gang].members]
 
 
-def test_an_assumed_pod_holds_its_room_until_forgotten():
+def test_an_assumed_pod_holds_its_capacity_until_forgotten():
     waiting = pod("p", 2, queue="team")
     world = cluster(node("a"), queue("team", 8), waiting)
     uid = waiting.metadata.uid
@@ -287,7 +287,7 @@ def test_what_a_pod_names_is_looked_at_again_wherever_it_is():
     assert world.snapshot().gangs["default/Job/train"].total_pods == 2
 
 
-def test_pods_of_other_schedulers_hold_room_and_are_no_gangs():
+def test_pods_of_other_schedulers_hold_capacity_and_are_no_gangs():
     world = cluster(node("a"), pod("x", 3, node="a", scheduler_name="default-scheduler"))
     assert used(world.snapshot(), "a")[GPU] == 3
     assert world.snapshot().gangs == {}
@@ -298,7 +298,7 @@ def test_a_late_owner_turns_its_pods_into_a_gang():
     world = cluster(node("a"), queue("team", 8), pod("t-0", owner=owner), pod("t-1", owner=owner))
     assert "was not found" in world.snapshot().gangs["default/Job/train"].problem
     (waiting,) = world.plan().unplaced
-    assert waiting.stage is Stage.BELOW_MIN_MEMBER, "nobody knows how many more pods there will be"
+    assert waiting.stage is Stage.BELOW_MIN_MEMBER, "how many more pods there will be is unknown"
     world.add(owner)
     gang = world.snapshot().gangs["default/Job/train"]
     assert (gang.queue, gang.tree.min_members, gang.problem) == ("team", 2, "")
@@ -367,14 +367,14 @@ def test_a_pod_that_ends_counts_in_the_gang_that_it_names_then():
     assert world.add(other).snapshot().gangs["default/Job/later"].succeeded == 1
 
 
-def test_room_of_a_pod_that_should_have_left_long_ago_is_not_counted_on():
+def test_capacity_of_a_pod_that_should_have_left_long_ago_is_not_counted_on():
     leaving = pod("old", 8, queue="q", node="a", leaving=True)
     world = cluster(node("a"), queue("q", 16), leaving, pod("new", 8, queue="q"))
     plan = world.plan(now=1119)
     assert [each.pod.name for each in plan.nominations] == ["new"]
     assert world.plan(now=1120).nominations == ()
     gpus = world.snapshot(1120).resources.positions["nvidia.com/gpu"]
-    assert world.snapshot(1120).used[gpus, 0] == 8, "it holds its room until it is gone"
+    assert world.snapshot(1120).used[gpus, 0] == 8, "it holds its capacity until it is gone"
     world.remove(leaving)
     assert placed(world.plan(now=1121)) == {"new": "a"}
 

@@ -1,4 +1,4 @@
-"""Kinds of nodes, as somebody who thinks about more nodes chooses from them."""
+"""Kinds of nodes, from which an administrator chooses more nodes."""
 
 from kai_py.snapshot.node_kinds import node_kinds
 from tests.simulate.clusters import simulated

@@ -1,4 +1,4 @@
-"""Node pools: each pod, node and device is one pool's, whatever is labelled anew."""
+"""Node pools: each pod, node and device is one pool's, whatever is relabelled."""
 
 import random
 

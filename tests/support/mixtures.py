@@ -100,12 +100,12 @@ def volume_in(zone: str) -> list[Document]:
     ]
 
 
-def budget(name: str, spared: int, labels: Document) -> Document:
+def budget(name: str, min_available: int, labels: Document) -> Document:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name},
-        "spec": {"minAvailable": spared, "selector": {"matchLabels": labels}},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": labels}},
     }
 
 

@@ -137,7 +137,7 @@ async def test_the_answer_to_a_call_that_was_given_up_reaches_no_other():
         assert server.connections == 2
 
 
-async def test_what_nobody_asked_for_ends_the_connection():
+async def test_an_answer_without_a_request_ends_the_connection():
     async with serving(lambda number: numbered(number) * 2) as server:
         assert [await exchange(server) for _ in range(2)] == [b"01", b"02"]
         assert server.connections == 2

@@ -21,7 +21,7 @@ def kubeconfig(directory, user, *, name="config", context="one", server="http://
         "contexts": [
             {"name": "one", "context": {"cluster": "c", "user": "u"}},
             {"name": "two", "context": {"cluster": "c", "user": "other"}},
-            {"name": "nobody", "context": {"cluster": "c"}},
+            {"name": "missing", "context": {"cluster": "c"}},
         ],
     }
     path = directory / name
@@ -36,7 +36,7 @@ def test_static_token(tmp_path):
     assert access.tls is None
 
 
-@pytest.mark.parametrize(("context", "header"), [("two", "Bearer other"), ("nobody", "")])
+@pytest.mark.parametrize(("context", "header"), [("two", "Bearer other"), ("missing", "")])
 def test_the_named_context_decides(tmp_path, context, header):
     config = kubeconfig(tmp_path, {"token": "secret"})
     assert Kubeconfig(config, context).load().authorization == header

@@ -103,10 +103,10 @@ async def test_with_a_decoder_whole_objects_are_read():
     assert not server.followed[0].metadata_only
 
 
-@pytest.mark.parametrize("obstacle", ["unserved", "refused"])
-async def test_what_cannot_be_read_is_said_and_tried_again(obstacle):
-    server = Server(*(["v1"] if obstacle == "refused" else []))
-    server.refuses = obstacle == "refused"
+@pytest.mark.parametrize("failure", ["unserved", "refused"])
+async def test_what_cannot_be_read_is_said_and_tried_again(failure):
+    server = Server(*(["v1"] if failure == "refused" else []))
+    server.refuses = failure == "refused"
 
     def enough(said):
         if len(said) == 2:
@@ -118,7 +118,7 @@ async def test_what_cannot_be_read_is_said_and_tried_again(obstacle):
     assert len(server.followed) == 1
 
 
-async def test_a_kind_that_disappears_is_looked_for_anew_in_other_versions():
+async def test_a_kind_that_disappears_is_looked_for_again_in_other_versions():
     server = Server("v1")
 
     def enough(said):

@@ -24,12 +24,12 @@ def packing(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:
     device = tightest_gpu(request, capacity)
     if not request.devices:
         return NodeScores(np.zeros(len(capacity.rows)), device)
-    room = np.take_along_axis(capacity.free_milli, np.maximum(device, 0)[:, None], axis=1)[:, 0]
-    joins = (device >= 0) & (room < WHOLE_GPU)
+    free_milli = capacity.free_milli[np.arange(len(device)), np.maximum(device, 0)]
+    joins = (device >= 0) & (free_milli < WHOLE_GPU)
     idle = (capacity.free_milli >= WHOLE_GPU).sum(axis=1)
     score = np.select(
         [joins, idle < capacity.devices],
-        [np.maximum(50.0, 100.0 - np.floor(room / 100.0)), max(33.0, 50.0 - request.devices)],
+        [np.maximum(50.0, 100.0 - np.floor(free_milli / 100.0)), max(33.0, 50.0 - request.devices)],
         np.maximum(33.0 - capacity.devices, capacity.devices),
     )
     return NodeScores(score, device)

@@ -22,7 +22,7 @@ _STEP = 0xD1B54A32D192ED03
 
 
 def random_score() -> Callable[[GpuRequest, NodeCapacity], NodeScores]:
-    """A score that draws anew at every call."""
+    """A score that draws again at every call."""
     calls = count(1)
 
     def score(request: GpuRequest, capacity: NodeCapacity) -> NodeScores:

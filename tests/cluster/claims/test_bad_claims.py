@@ -1,4 +1,4 @@
-"""Claims and devices that cannot be right are told where they are wrong, and stop nobody else."""
+"""Claims and devices that cannot be right are told where they are wrong, and stop nothing else."""
 
 import pytest
 

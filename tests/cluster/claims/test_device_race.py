@@ -1,7 +1,7 @@
 """Two schedulers give away the same device in the same moment: kube-scheduler and kai-py.
 
 Nothing in the API keeps kube-scheduler from allocating a device that a claim of ours holds, nor
-does it look. What we answer for: no pod of ours is bound onto a device that somebody else had
+does it look. What we answer for: no pod of ours is bound onto a device that another scheduler had
 first, and whoever came later than us is noticed at once, told, and given way to as configured.
 """
 
@@ -53,7 +53,7 @@ class Course:
             self.bindings[new.metadata.name] = int(new.metadata.resource_version)
 
     def misplaced(self) -> list[str]:
-        """Pods of ours that were bound onto a device that somebody else had first.
+        """Pods of ours that were bound onto a device that another scheduler had first.
 
         Two watches may lag behind each other, so versions tell what came before the binding.
         """
@@ -192,7 +192,7 @@ async def is_settled(view: View, course: Course) -> bool:
     bound = set(await view.bound())
     for number in range(ROUNDS):
         holders = course.holders[f"card-{number}"]
-        assert holders, f"card-{number} is held by nobody"
+        assert holders, f"card-{number} has no holder"
         assert bound & set(holders), f"{holders} hold card-{number} and are not bound"
         if len(holders) > 1:
             assert phases[f"ours-{number}"] == "Running", f"{holders} hold card-{number}"

@@ -1,4 +1,4 @@
-"""Claims of a class that nobody provisions for: pods go where the volumes are, one claim each."""
+"""Claims of a class without a provisioner: pods go where the volumes are, one claim each."""
 
 from collections.abc import Iterator
 

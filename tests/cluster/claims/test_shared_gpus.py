@@ -131,7 +131,7 @@ async def test_the_next_scheduler_takes_over_and_deletes_what_is_left(cluster: C
         await cluster.submit(sharing("a", fraction="0.5"))
         await seen(view, "a")
         [kept] = await reserved(cluster, 1)
-    labels = {**kept["metadata"]["labels"], "runai-gpu-group": "of-nobody"}
+    labels = {**kept["metadata"]["labels"], "runai-gpu-group": "of-no-pod"}
     left = pod("left", pod_spec(gpus=1), namespace=RESERVATION, annotations={}, labels=labels)
     left["spec"]["nodeName"] = "node-0"
     left["spec"]["schedulerName"] = "default-scheduler"

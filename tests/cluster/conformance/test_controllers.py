@@ -30,7 +30,7 @@ async def test_a_job_gets_pods_and_they_get_claims(place: Place):
     await api.create({**kind, **template}, namespace=place.namespace)
     pod_spec = {
         "restartPolicy": "Never",
-        "schedulerName": "nobody",
+        "schedulerName": "no-scheduler",
         "containers": [{"name": "main", "image": "busybox:1"}],
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
     }
@@ -73,7 +73,7 @@ async def test_suspending_a_job_takes_its_pods_back_without_failing_them(place: 
     api = place.api
     pod_spec = {
         "restartPolicy": "Never",
-        "schedulerName": "nobody",
+        "schedulerName": "no-scheduler",
         "containers": [{"name": "main", "image": "busybox:1"}],
     }
     kind = {"apiVersion": "batch/v1", "kind": "Job"}

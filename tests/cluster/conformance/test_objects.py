@@ -30,7 +30,7 @@ async def test_writes_conflict_by_revision_and_uid(place: Place):
 async def test_what_is_not_there_is_404_and_what_cannot_be_is_405(place: Place):
     api = place.api
     assert (await refusal(api.get(f"{place.maps}/a"))).reason == "NotFound"
-    assert (await refusal(api.get("/apis/nobody.example.com/v1/things"))).code == 404
+    assert (await refusal(api.get("/apis/missing.example.com/v1/things"))).code == 404
     assert (await refusal(api.get(f"{place.pods}/a/binding"))).code in (404, 405)
     assert (
         await refusal(api.post("/api/v1/namespaces/nowhere/configmaps", config_map("a")))

@@ -32,7 +32,7 @@ def etcd_flags(directory: Path, client_url: str, peer_url: str) -> dict[str, Fla
         "initial-cluster": f"default={peer_url}",
         "socket-reuse-port": True,
         "unsafe-no-fsync": True,
-        # As kubeadm has it; by default a kind that nobody changes has no bookmarks for ten minutes.
+        # As kubeadm has it; by default a kind that never changes has no bookmarks for ten minutes.
         "watch-progress-notify-interval": "5s",
         "quota-backend-bytes": 8 << 30,
         "log-level": "warn",

@@ -208,7 +208,7 @@ async def test_a_gang_that_stays_short_is_ended_after_its_grace_also_after_a_res
         async with scheduling(cluster, identity="second") as second:
             await eventually(lambda: has_planned(second), what="a plan of the second scheduler")
             assert len(await view.bound("short")) == 2, "it ended early"
-            assert await stale_mark(cluster, path) == since, "the grace started anew"
+            assert await stale_mark(cluster, path) == since, "the grace period was restarted"
         before = format_time(datetime.fromisoformat(since).timestamp() - 3600.0)
         await cluster.api.patch(path, {"metadata": {"annotations": {STALE_SINCE: before}}})
         async with scheduling(cluster, identity="third"):

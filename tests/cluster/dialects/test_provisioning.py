@@ -33,7 +33,7 @@ ASKING = EAGER.model_copy(
 )
 
 
-async def test_a_gang_asks_for_its_room_at_once_until_it_starts(
+async def test_a_gang_asks_for_its_capacity_at_once_until_it_starts(
     real: Cluster, tmp_path: Path
 ) -> None:
     view, space = View(real.api), next(SPACES)
@@ -116,7 +116,7 @@ async def asks_for_four(real: Cluster, asked: Document) -> None:
 
 
 async def name_their_request(view: View, names: list[str | None]) -> None:
-    """Each pod says by its annotations which request makes room for it."""
+    """Each pod says by its annotations which request frees capacity for it."""
 
     async def said() -> bool:
         marks = [each["metadata"].get("annotations") or {} for each in await view.pods("train")]

@@ -39,7 +39,7 @@ def slice_of(node: str, part: str, **content: Any) -> Document:
 
 
 def partitions(node: str, count: int) -> list[Document]:
-    """Room of one GPU for `count` MIG partitions of 10 GB."""
+    """The counters of one GPU for `count` MIG partitions of 10 GB."""
     drawn = {"counterSet": "gpu-0", "counters": {"memory": {"value": "10Gi"}}}
     devices = [
         {
@@ -50,9 +50,9 @@ def partitions(node: str, count: int) -> list[Document]:
         }
         for index in range(count)
     ]
-    room = {"name": "gpu-0", "counters": {"memory": {"value": f"{10 * count}Gi"}}}
+    counters = {"name": "gpu-0", "counters": {"memory": {"value": f"{10 * count}Gi"}}}
     return [
-        slice_of(node, "counters", sharedCounters=[room]),
+        slice_of(node, "counters", sharedCounters=[counters]),
         slice_of(node, "partitions", devices=devices),
     ]
 

@@ -1,4 +1,4 @@
-"""Does a pod that was bound to a node have room there?
+"""Does a pod that was bound to a node fit there?
 
 As a real kubelet, the fake one does not trust schedulers: a pod whose requests, together with
 those of the pods already running on the node, exceed what the node has is rejected (`OutOfcpu`,
@@ -18,7 +18,7 @@ Amounts = dict[str, int]
 
 
 class Admission:
-    """The room on each node and who takes it."""
+    """The capacity of each node and the pods that use it."""
 
     def __init__(self, allocatable: Mapping[str, Mapping[str, str]]) -> None:
         self._allocatable = {node: _amounts(given) for node, given in allocatable.items()}
@@ -26,16 +26,16 @@ class Admission:
         self._gpus: defaultdict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
 
     def shortage(self, pod: Pod) -> str:
-        """Return the first resource that is too little for the pod, "" when it has room."""
+        """Return the first resource that is too little for the pod, "" when it fits."""
         others = [
             requests
             for uid, requests in self._requests[pod.spec.node_name].items()
             if uid != pod.metadata.uid
         ]
         wanted = pod_requests(pod.spec)
-        for resource, room in self._allocatable[pod.spec.node_name].items():
+        for resource, allocatable in self._allocatable[pod.spec.node_name].items():
             taken = sum(requests.get(resource, 0) for requests in others)
-            if wanted.get(resource, 0) > room - taken and wanted.get(resource, 0) > 0:
+            if wanted.get(resource, 0) > allocatable - taken and wanted.get(resource, 0) > 0:
                 return resource
         return ""
 

@@ -27,9 +27,9 @@ class Devices:
         """
         wanted = {claim["metadata"]["uid"]: claim for claim in claims}
         for uid, claim in wanted.items():
-            obstacle = _unready(claim, pod_uid, group) or self._taken(uid, claim)
-            if obstacle:
-                return obstacle
+            reason = _unready(claim, pod_uid, group) or self._taken(uid, claim)
+            if reason:
+                return reason
         for uid, claim in wanted.items():
             self._devices_of[uid] = list(_exclusive_devices(claim))
             self._claim_of |= dict.fromkeys(self._devices_of[uid], uid)

@@ -4,7 +4,7 @@ One watch of all bound pods feeds a queue; a fixed number of workers carries out
 thousands of pods never mean thousands of requests at once. Leases are renewed evenly over the
 interval, not all at the same moment.
 
-A pod goes through three steps: it starts when its node has room (`admission`) and its claims give
+A pod goes through three steps: it starts when it fits on its node (`admission`) and its claims give
 it their devices (`devices`; `waiting` says which pods do not start, and why); it finishes after
 the time its annotation gives; once deleted it ends, is reported as ended, and is removed.
 """
@@ -233,9 +233,9 @@ class FakeKubelet:
             await self._patch_status(pod, pods.rejected(pod, shortage))
             return
         self._admission.occupy(pod)
-        obstacle = await self._unprepared_claim(pod)
-        if obstacle:
-            self._try_again(_Step.START, pod, obstacle)
+        reason = await self._unprepared_claim(pod)
+        if reason:
+            self._try_again(_Step.START, pod, reason)
             return
         self.waiting.pop(pod.key, None)
         await self._report_gpus(pod)

@@ -39,7 +39,7 @@ class FakeNode:
 
     @property
     def resources(self) -> dict[str, str]:
-        """Everything allocatable, with room for many pods where nothing is said."""
+        """Everything allocatable, with capacity for many pods where nothing is said."""
         roomy = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": "250"}
         return roomy | dict(self.allocatable)
 

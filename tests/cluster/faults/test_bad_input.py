@@ -183,7 +183,7 @@ async def set_allocatable(cluster: Cluster, node: str, amounts: dict[str, str]) 
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_gang_that_can_never_fit_stops_nobody(cluster: Cluster, view: View):
+async def test_a_gang_that_can_never_fit_stops_no_other(cluster: Cluster, view: View):
     enormous = {"deservedGPUs": 400, "maxGPUs": 400}
     async with cluster.run_nodes(gpu_nodes(2, published_gpus=4)):
         await cluster.submit(queue(**enormous), claim_template(), job("whale", 300))

@@ -89,7 +89,7 @@ async def stage(view: View, name: str) -> str:
 
 
 async def is_whole(view: View, name: str) -> None:
-    """Every pod has its own device on its own node, reserved for it and nobody else."""
+    """Every pod has its own device on its own node, reserved for it alone."""
     pods = {pod["metadata"]["uid"]: pod for pod in await view.pods(name)}
     claims = await view.claims()
     assert len({device for claim in claims for device in devices_of(claim)}) == SIZE
@@ -132,7 +132,7 @@ async def test_what_cannot_start_any_more_gives_its_devices_back(
             async def given_back() -> bool:
                 return await view.held() == []
 
-            await eventually(given_back, what="devices that nobody holds")
+            await eventually(given_back, what="devices without a holder")
             assert await view.bound("train") == {}
             await cordon(real, "node-0", unschedulable=False)
             await view.wait_bound("train", SIZE)

@@ -115,7 +115,7 @@ async def late(cluster: Cluster, directory: Path, kinds: tuple[str, ...]) -> Non
 
 
 @pytest.mark.nightly
-async def test_a_kind_that_is_dark_costs_nobody_a_device(cluster: Cluster, tmp_path: Path):
+async def test_a_kind_that_is_dark_costs_no_pod_a_device(cluster: Cluster, tmp_path: Path):
     await late(cluster, tmp_path, EVERY_KIND[:2])
 
 
@@ -126,7 +126,7 @@ async def test_every_kind_may_be_dark(cluster: Cluster, tmp_path: Path, kind: st
 
 
 @REAL_FIRST
-async def test_a_pod_watch_that_hangs_after_the_binding_costs_nobody_a_device(
+async def test_a_pod_watch_that_hangs_after_the_binding_costs_no_pod_a_device(
     cluster: Cluster, tmp_path: Path
 ):
     """The case that took 62 GPUs from running pods: only the watch of pods is held back."""
@@ -166,7 +166,7 @@ OFTEN = ("403", "404 of a proxy", "another object")
 
 
 @pytest.mark.nightly
-async def test_lost_answers_and_errors_on_the_read_cost_nobody_a_device(
+async def test_lost_answers_and_errors_on_the_read_cost_no_pod_a_device(
     cluster: Cluster, tmp_path: Path
 ):
     await lost_answers(cluster, tmp_path, OFTEN)
@@ -234,7 +234,7 @@ async def outages(cluster: Cluster, directory: Path, lengths: tuple[float, ...])
 
 
 @REAL_FIRST
-async def test_an_outage_in_the_midst_of_binding_costs_nobody_a_device(
+async def test_an_outage_in_the_midst_of_binding_costs_no_pod_a_device(
     cluster: Cluster, tmp_path: Path
 ):
     await outages(cluster, tmp_path, (1.0, 10.0))

@@ -20,7 +20,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kai-py"
 SHORT = {"duration": "10s", "renewDeadline": "8s", "retry": "300ms"}
 """Soon over, and still renewed in time by a process that waits for its turn on a busy machine."""
 LONG = {"duration": "60s", "renewDeadline": "40s", "retry": "300ms"}
-THIEF = "somebody-else"
+THIEF = "other-replica"
 
 
 def elected(times: Document) -> dict[str, Any]:

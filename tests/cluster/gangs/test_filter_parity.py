@@ -106,7 +106,7 @@ def containers(chance: random.Random, *, ports: bool) -> Document:
 def disks(made: list[FakeNode], chance: random.Random) -> Iterator[Document]:
     """Claims bound to volumes, some of them local ones, and how many a node can attach.
 
-    One volume is attached to all nodes though no pod uses it; nobody asks for it, for there
+    One volume is attached to all nodes though no pod uses it; no pod asks for it, for there
     kube-scheduler would count it twice.
     """
     for node in made:

@@ -38,7 +38,7 @@ BUILT_IN_DECIDES = {"bare-pods", "cronjob", "deployment", "statefulset", "unknow
 NOT_SERVED = {"native-podgroup", "native-workload", "job-scheduling-policy", "topology"}
 BEYOND_ANY_CLUSTER = {"absurd-counts"}
 """Floors of more pods than can be made; the poison corpus has them on a real API server."""
-OWN_RESOURCE = "example.com/room-of"
+OWN_RESOURCE = "example.com/capacity-of"
 ENOUGH = 64
 
 
@@ -61,7 +61,7 @@ def resource_of(case: Case, gang: Gang) -> str:
 
 
 def starts(gang: Gang) -> bool:
-    """Whether nothing but room keeps the gang from starting."""
+    """Whether nothing but capacity keeps the gang from starting."""
     waits = any(member.waiting_for or member.problem for member in gang.members)
     gated = any(member.state is PodState.GATED for member in gang.members)
     ready = gang.can_be_satisfied and bool(gang.queue)
@@ -141,7 +141,7 @@ async def test_gangs_of_all_frameworks_wait_whole_and_start_whole(real: Cluster)
 
 
 async def all_wait(real: Cluster, whole: list[tuple[Case, Gang]], made: list[Document]) -> bool:
-    """Every pod of a gang that could start calls for room, and none has any."""
+    """Every pod of a gang that could start calls for capacity, and none has any."""
     found = await pods_by_name(real, made)
     wrong = []
     for case, gang in whole:
@@ -277,8 +277,8 @@ def pods(case: Case) -> Iterator[tuple[str, Document]]:
     gangs = {m.pod.name: gang for gang in case.gangs.values() for m in gang.members}
     for each in case.pods:
         for name in each["names"]:
-            room = {resource_of(case, gangs[name]): "1"}
-            container = {"name": "main", "image": "none", "resources": {"limits": room}}
+            limits = {resource_of(case, gangs[name]): "1"}
+            container = {"name": "main", "image": "none", "resources": {"limits": limits}}
             spec = {"schedulerName": SCHEDULER, **each.get("spec", {}), "containers": [container]}
             yield (
                 each.get("owner", ""),

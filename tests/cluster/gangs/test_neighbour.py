@@ -18,8 +18,10 @@ THEIRS = "default-scheduler"
 
 
 def small_nodes() -> list[FakeNode]:
-    room = {"cpu": str(CPUS)}
-    return [FakeNode(name=f"n{i}", allocatable=room, published_gpus=GPUS) for i in range(NODES)]
+    allocatable = {"cpu": str(CPUS)}
+    return [
+        FakeNode(name=f"n{i}", allocatable=allocatable, published_gpus=GPUS) for i in range(NODES)
+    ]
 
 
 def cpu_pod(name: str, scheduler: str, cpus: int) -> Document:

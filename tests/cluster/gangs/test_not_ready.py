@@ -38,7 +38,7 @@ async def test_a_gang_without_its_image_is_evicted_and_said_why(cluster: Cluster
             message = await view.wait_pending("stuck", 2, reason="NotReady", within=45)
             assert "it was started once and was not ready within 2 s" in message
             assert "ImagePullBackOff" in message
-        # The next leader knows it: the gang does not start where it has room again.
+        # The next leader knows it: the gang does not start where it has capacity again.
         await cluster.api.delete(f"{view.path('jobs')}/next", propagationPolicy="Background")
         async with scheduling(cluster, ELECTED, identity="second"):
             await cluster.submit(job("other", 2))

@@ -79,7 +79,7 @@ async def test_gated_pods_wait_and_the_gang_with_them(cluster: Cluster, view: Vi
 
 
 async def test_a_pod_of_another_scheduler_is_left_alone(cluster: Cluster, view: View):
-    foreign = pod_spec(template=TEMPLATE, scheduler="somebody-else")
+    foreign = pod_spec(template=TEMPLATE, scheduler="other-scheduler")
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=1)):
         await cluster.submit(queue(), claim_template(), pod("foreign", foreign), pod("ours"))
         await view.wait_bound("ours", 1)
@@ -121,6 +121,6 @@ async def test_limits_and_claims_share_the_gpus_of_a_node(
         await cluster.submit(*(second(f"second-{index}") for index in range(2)))
         await view.wait_bound("second", 1)
         await view.wait_pending("second", 1, reason="Unschedulable")
-        # One that leaves makes room for the one that waits, whichever way it asks.
+        # One that leaves frees capacity for the one that waits, whichever way it asks.
         await cluster.api.delete(f"{view.path('pods')}/first-0")
         await view.wait_bound("second", 2)

@@ -105,7 +105,7 @@ async def test_pods_with_claims_get_distinct_published_gpus_and_give_them_back(
         await eventually(no_claims, what="claims deleted, their finalizers removed")
 
 
-async def test_a_bound_pod_whose_claim_nobody_allocated_does_not_start(real: Cluster):
+async def test_a_bound_pod_whose_claim_is_not_allocated_does_not_start(real: Cluster):
     async with FakeKubelet(real.api, gpu_nodes(1, published_gpus=1)) as kubelet:
         await real.api.post(TEMPLATES, one_gpu("one-gpu"))
         claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}

@@ -41,8 +41,8 @@ CLAIM_SPEC = {
 
 
 def held(api_version: str, kind: str, name: str, **rest: object) -> dict[str, object]:
-    """Return an object whose finalizer nobody removes."""
-    metadata = {"name": name, "finalizers": ["kai-py.test/nobody"]}
+    """Return an object whose finalizer is never removed."""
+    metadata = {"name": name, "finalizers": ["kai-py.test/kept"]}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
 
 

@@ -186,7 +186,7 @@ class Need:
     code: str = "403"
     """How the API server refuses."""
     reads: bool = False
-    """Somebody with a token asks for what the dashboard shows."""
+    """A user with a token asks for what the dashboard shows."""
 
 
 CLAIMS = Need(claiming)

@@ -69,7 +69,7 @@ async def test_the_past_of_a_gang_is_told_without_the_scheduler(cluster: Cluster
 
 
 async def last_told(cluster: Cluster, name: str) -> bool:
-    """Whether the last that is told of a gang is that it waits for room."""
+    """Whether the last that is told of a gang is that it waits for capacity."""
     *_, last = (await explained(cluster, name)).history or [None]
     return last is not None and last.stage == "Resources"
 

@@ -24,7 +24,7 @@ spec:
   completions: 2
   template:
     spec:
-      schedulerName: nobody
+      schedulerName: no-scheduler
       restartPolicy: Never
       containers: [{name: main, image: "busybox:1"}]
 """

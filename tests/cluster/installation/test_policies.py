@@ -110,7 +110,7 @@ async def running_pod(real: Cluster) -> Document:
         return await real.api.get(POD)
 
 
-async def test_nobody_writes_what_the_scheduler_wrote(real: Cluster, tenant: Api) -> None:
+async def test_no_tenant_writes_what_the_scheduler_wrote(real: Cluster, tenant: Api) -> None:
     found = await running_pod(real)
     terms = read_terms(found["metadata"]["annotations"])
     assert terms is not None

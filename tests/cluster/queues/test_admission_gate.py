@@ -1,4 +1,4 @@
-"""Pods behind our scheduling gate: nobody is called for nodes before their queue has room."""
+"""Pods behind our scheduling gate: no nodes are asked for before their queue has capacity."""
 
 import pytest
 
@@ -13,7 +13,7 @@ QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_gang_is_let_in_when_its_queue_has_room(cluster: Cluster, view: View):
+async def test_a_gang_is_let_in_when_its_queue_has_capacity(cluster: Cluster, view: View):
     gated = pod_spec(gpus=1, schedulingGates=[{"name": ADMISSION_GATE}])
     await cluster.submit(
         queue(maxGPUs=1, deservedGPUs=1), job("train", 2, gated, annotations=IN_TEAM_A)

@@ -1,4 +1,4 @@
-"""Priority takes room inside a queue: who leaves is told why, what was won is held."""
+"""Priority takes capacity inside a queue: victims are told why, what was freed is kept."""
 
 import asyncio
 
@@ -48,7 +48,9 @@ async def start_low_job(cluster: Cluster, view: View, **extra: Document) -> None
     await view.wait_bound("low", 8)
 
 
-async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Cluster, view: View):
+async def test_a_higher_priority_job_takes_the_capacity_of_a_lower_one(
+    cluster: Cluster, view: View
+):
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
         await start_low_job(cluster, view, pod_annotations=STAYING)
         victims = {p["metadata"]["uid"] for p in await view.pods("low")}
@@ -80,7 +82,7 @@ async def test_a_higher_priority_job_takes_the_room_of_a_lower_one(cluster: Clus
             return set(PROTECTING_ANNOTATIONS) <= meta.get("annotations", {}).keys()
 
         await eventually(protected, what="a node that autoscalers must not remove now")
-        # Somebody else who comes now, small enough for what leaves first, gets nothing of it.
+        # Another gang that comes now, small enough for what leaves first, gets nothing of it.
         await cluster.submit(pod("late"))
         for victim in leaving:
             path = f"{view.path('pods')}/{victim['metadata']['name']}"
@@ -158,12 +160,12 @@ async def test_a_disruption_budget_is_respected(cluster: Cluster, view: View):
         message = await view.wait_pending("high", 8, reason="Unschedulable")
         assert "insufficient allocatable devices" in message
         await asyncio.sleep(1.0)
-        assert len(await view.bound("low")) == 8, "nobody is chosen whom the budget keeps"
+        assert len(await view.bound("low")) == 8, "no pod that the budget protects is chosen"
         await cluster.api.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/low")
         await view.wait_bound("high", 8, within=30)
 
 
-async def test_room_is_reclaimed_for_a_queue_below_its_fair_share(cluster: Cluster, view: View):
+async def test_capacity_is_reclaimed_for_a_queue_below_its_fair_share(cluster: Cluster, view: View):
     in_team_b = dict.fromkeys(IN_TEAM_A, "team-b")
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
         await cluster.submit(

@@ -154,8 +154,10 @@ async def wait_moved(view: View, before: dict[str, str], gone: str) -> None:
 
     async def moved() -> bool:
         now, job = await view.bound("train"), await view.api.get(f"{view.path('jobs')}/train")
-        anew = len(now) == GPUS and not now.keys() & before.keys() and gone not in now.values()
-        assert anew, f"pods {now}; Job {job['spec'].get('suspend')}, {job['status']}"
+        is_replaced = (
+            len(now) == GPUS and not now.keys() & before.keys() and gone not in now.values()
+        )
+        assert is_replaced, f"pods {now}; Job {job['spec'].get('suspend')}, {job['status']}"
         return True
 
     await eventually(moved, what=f"all pods made again, none on {gone}", within=30)

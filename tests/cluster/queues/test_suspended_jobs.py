@@ -1,4 +1,4 @@
-"""A Job that asks for it is suspended when others take its room, and resumed when there is some."""
+"""A Job that asks for it is suspended when others take its capacity, and resumed once it fits."""
 
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.api import Document
@@ -51,7 +51,7 @@ async def test_a_job_is_suspended_and_resumed(cluster: Cluster, view: View, sche
         await view.wait_bound("high", 1)
         await eventually(is_suspended, what="a suspended Job that says by whom")
         await eventually(has_no_pods, what="a Job without pods")
-        await eventually(told, what="an event that says who took the room")
+        await eventually(told, what="an event that says who took the capacity")
         await cluster.api.delete(f"{view.path('pods')}/high")
         await view.wait_bound("low", 4, within=30)
         resumed = await stored()

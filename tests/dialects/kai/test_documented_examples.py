@@ -114,7 +114,7 @@ JOB_SET_TREE = {
     "worker": {"need": 2, "worker-0": 2, "worker-1": 2},
 }
 SPARK_TREE = {"need": 1, "driver": 1, "executor": 2}
-"""The driver starts; executors, which it creates, are as many as there is room for."""
+"""The driver starts; executors, which it creates, are as many as there is capacity for."""
 SEMI = {"kai.scheduler/preemptibility": "semi-preemptible"}
 ELASTIC = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}}
 EXAMPLES = {

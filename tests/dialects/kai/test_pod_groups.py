@@ -132,7 +132,7 @@ def test_a_pod_of_an_unknown_subgroup_is_kept_back_alone_and_told_so():
         ({"stalenessGracePeriod": "soon"}, "spec.stalenessGracePeriod: 'soon' is not a duration"),
     ],
 )
-def test_a_group_that_makes_no_sense_waits_with_the_reason_and_stops_nobody(spec, told):
+def test_a_group_that_makes_no_sense_waits_with_the_reason_and_stops_no_other(spec, told):
     entries = [{"name": "a", "minMember": 0}, {"name": "b", "minMember": 0}]
     entries += [spec.pop("add")] if "add" in spec else []
     group = pod_group("g", subGroups=entries, **spec)
@@ -204,7 +204,7 @@ def ended(cluster, now):
     return sorted(eviction.pod.name for eviction in cluster.plan(now).evictions)
 
 
-def test_a_restart_does_not_start_the_grace_anew():
+def test_a_restart_does_not_restart_the_grace_period():
     before = "2027-01-15T07:59:30Z"
     cluster = Cluster(QUEUE, node("n"), short_group(before), running(2))
     assert cluster.gang(KEY.format("g")).stale_since == NOW - 30

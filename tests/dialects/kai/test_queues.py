@@ -62,7 +62,7 @@ def test_what_is_unset_is_zero_and_the_priority_is_100():
     assert spec.preempt_min_runtime is None
 
 
-def test_an_amount_below_minus_one_and_a_bad_duration_are_told_and_stop_nobody():
+def test_an_amount_below_minus_one_and_a_bad_duration_are_told_and_stop_no_other():
     broken = kai_queue("broken", quota=-2, limit=4)
     broken["spec"]["reclaimMinRuntime"] = "soon"
     shares = {share.queue: share for share in Cluster(broken, kai_queue("fine")).plan().queues}

@@ -44,7 +44,7 @@ def test_each_segment_stays_in_a_domain_of_its_own():
     assert placed(nowhere.plan()) == {}
 
 
-def test_the_floor_fills_the_first_segments_and_the_rest_needs_nobody():
+def test_the_floor_fills_the_first_segments_and_the_rest_needs_no_pod():
     marks = {SIZE: "3", "kai.scheduler/batch-min-member": "4"}
     found = gang(*indexed(8, marks))
     assert [(leaf.name, leaf.min_members) for leaf in found.tree.leaves()] == [

@@ -47,7 +47,7 @@ def test_costs(text, most, actual):
     assert (max_cost(expression), evaluate_on(expression, DEVICE)[1]) == (most, actual)
 
 
-def test_a_size_nobody_knows_costs_all_there_is():
+def test_an_unknown_size_costs_all_there_is():
     expression = compile_expression(f"{A}.model.split('-').join('+') == 'x'", device_environment())
     assert max_cost(expression) > 1_000_000
     assert evaluate_on(expression, DEVICE)[1] < 20

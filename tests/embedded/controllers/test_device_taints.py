@@ -48,7 +48,7 @@ def test_a_rule_evicts_who_does_not_tolerate_it(two):
     assert names(two, PODS) == []
 
 
-def test_a_rule_for_another_device_or_another_effect_evicts_nobody(two):
+def test_a_rule_for_another_device_or_another_effect_evicts_no_pod(two):
     two.create(rule(driver=DRIVER, device="gpu-5"))
     other = rule("NoSchedule", driver=DRIVER)
     other["metadata"]["name"] = "other"

@@ -1,4 +1,4 @@
-"""Our scheduling gate: lifted from gangs that their queue has room for, and from no others."""
+"""Our scheduling gate: lifted from gangs that their queue has capacity for, and from no others."""
 
 from tests.dialects.feeding import Cluster, node, placed, pod
 
@@ -79,6 +79,6 @@ def test_an_elastic_gang_is_admitted_as_far_as_its_queue_reaches():
     assert admitted(Cluster(queue(3), node("n"), running, more)) == {"g": 1}
 
 
-def test_admission_charges_nobody_in_what_is_shown():
+def test_admission_charges_no_queue_in_what_is_shown():
     share = Cluster(queue(4), members("g", 4)).plan().queues[0]
     assert share.allocated["gpu"] == 0

@@ -113,7 +113,7 @@ def test_gangs_of_some_pods_take_one_step():
     assert pop.call_count == 1
 
 
-def test_a_pod_that_was_promised_room_is_placed_once():
+def test_a_pod_that_was_promised_capacity_is_placed_once():
     promised = gang("promised", pods=1, priority=1)
     others = gang("first", pods=1, priority=1), gang("last", pods=1)
     snapshot = world({"n0": 3}, promised, *others).snapshot(0.0)

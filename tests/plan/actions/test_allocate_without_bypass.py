@@ -1,4 +1,4 @@
-"""Free room that a gang needs together with victims goes to nobody who comes after it."""
+"""Free capacity that a gang needs together with victims goes to no gang after it."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def contested(low, **settings):
     )
 
 
-def test_who_comes_first_takes_free_room_and_victims_together():
+def test_the_first_gang_takes_free_capacity_and_victims_together():
     plan = contested(gang("low", pods=1, gpus=4, created=6)).plan()
     assert evicted(plan) == ["runs-0"]
     assert [each.pod.name for each in plan.nominations] == ["high-0"]
@@ -75,7 +75,7 @@ def test_what_only_takes_from_plenty_does_not_lead_to_a_second_pass(monkeypatch,
     assert len(made) == passes
 
 
-def test_where_nobody_may_leave_who_fits_starts():
+def test_a_gang_that_fits_starts_where_no_pod_may_be_evicted():
     held = replace(gang("runs", nodes="a", gpus=4), preemptible=False)
     before = contested(gang("low", pods=1, gpus=4, created=6))
     plan = replace(before, gangs=(held, *before.gangs[1:])).plan()
@@ -149,7 +149,7 @@ def worlds(draw):
 
 
 @given(worlds())
-def test_nobody_leaves_a_cycle_after_it_started(before):
+def test_no_pod_is_evicted_a_cycle_after_it_started(before):
     plan = before.plan()
     started = set(placed(plan))
     after = replayed(before, plan).plan()
@@ -158,7 +158,7 @@ def test_nobody_leaves_a_cycle_after_it_started(before):
 
 @given(worlds())
 def test_whoever_is_alone_in_line_gets_what_it_would_get_first(before):
-    """The first gang in line is served as if nobody else waited."""
+    """The first gang in line is served as if no other waited."""
     waiting = [each for each in before.gangs if each.pending]
     first = min(waiting, key=lambda each: (-each.priority, each.created, each.key))
     alone = replace(before, gangs=tuple(g for g in before.gangs if g.bound or g is first))

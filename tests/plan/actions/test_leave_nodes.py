@@ -244,7 +244,7 @@ def test_a_gang_one_of_whose_nodes_was_rebooted_restarts_whole():
 
 
 @pytest.mark.parametrize("boots", [("2",), ("", "2")], ids=["at once", "known later"])
-def test_a_node_that_was_made_anew_under_its_name_was_rebooted(boots):
+def test_a_node_that_was_made_again_under_its_name_was_rebooted(boots):
     world = cluster(queue("q", 64), booted("a", "1"), node("b", 8), train(["a", "b"]))
     world.remove(booted("a", "1"))
     for boot in boots:

@@ -24,7 +24,7 @@ SIZES = st.sampled_from([1, 6, 7, 7, 8, 8, 9])
 update = GangQueue.update
 
 
-def update_anew(self: GangQueue, queue: int) -> None:
+def update_without_cache(self: GangQueue, queue: int) -> None:
     """As ``GangQueue.update``, without what it knows of gangs that exceed the share."""
     self._exceeding.clear()
     update(self, queue)
@@ -71,7 +71,7 @@ def test_the_order_is_that_of_looking_at_all_of_them_again(gangs, steps, passed)
     each = world({"n0": 12}, *waiting, gang("other", gpus=6, pods=1, queue="b"), queues=QUEUES)
     with patch.object(gang_queue, "MAX_PASSED", passed):
         known = popped(opened(each), steps)
-        with patch.object(GangQueue, "update", update_anew):
+        with patch.object(GangQueue, "update", update_without_cache):
             assert popped(opened(each), steps) == known
 
 

@@ -40,7 +40,7 @@ def why(plan, gang):
     return next(each for each in plan.unplaced if each.gang == gang)
 
 
-def test_before_its_time_others_use_the_room():
+def test_before_its_time_others_use_the_capacity():
     world = half_full(small(created=1))
     assert placed(world.plan(299.0)) == {"small": "a"}
     assert placed(world.plan(300.0)) == {}
@@ -70,13 +70,13 @@ def test_both_sides_are_told():
 @pytest.mark.parametrize(
     ("runtime", "starts"), [("33m", True), ("33m20s", True), ("34m", False), ("", False)]
 )
-def test_pods_that_end_before_the_start_may_use_the_room(runtime, starts):
+def test_pods_that_end_before_the_start_may_use_the_capacity(runtime, starts):
     """The pod in the way ends at second 3000, which is 2000 s after the cycle."""
     world = half_full(small(runtime=runtime, created=1), running="50m")
     assert placed(world.plan(LATER)) == ({"small": "a"} if starts else {})
 
 
-def test_where_nobody_can_tell_the_start_short_pods_wait_too():
+def test_where_the_start_is_unknown_short_pods_wait_too():
     assert placed(half_full(small(runtime="1m", created=1)).plan(LATER)) == {}
 
 
@@ -142,7 +142,7 @@ def test_more_than_the_queue_may_ever_have_is_not_reserved():
     assert len(placed(world.plan(LATER))) == 4
 
 
-def test_the_room_below_the_max_of_the_queue_is_kept_too():
+def test_the_capacity_below_the_max_of_the_queue_is_kept_too():
     world = cluster(
         node("a"),
         node("b"),

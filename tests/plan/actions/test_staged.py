@@ -1,4 +1,4 @@
-"""Gangs whose pods come in stages: a leader starts if its group fits; its room is kept."""
+"""Gangs whose pods come in stages: a leader starts if its group fits; its capacity is kept."""
 
 import pytest
 
@@ -68,7 +68,7 @@ LEADER = member(SERVE, 0, 1)
 
 
 @pytest.mark.parametrize(("gpus", "starts"), [(4, False), (5, True)])
-def test_a_leader_starts_when_there_is_room_for_its_workers(gpus, starts):
+def test_a_leader_starts_when_there_is_capacity_for_its_workers(gpus, starts):
     cluster = with_owners(Cluster(QUEUE, node("n", gpus)), SERVE).add(LEADER)
     plan = cluster.plan()
     assert placed(plan) == ({"serve-0-0": "n"} if starts else {})
@@ -84,23 +84,23 @@ def test_a_leader_whose_group_is_more_than_its_queue_may_have_waits():
     assert [each.stage.value for each in cluster.plan().unplaced] == ["QueueMax"]
 
 
-def test_two_groups_do_not_start_in_the_room_for_one():
+def test_two_groups_do_not_start_in_the_capacity_for_one():
     second = member(SERVE, 0, 1, group=1)
     cluster = with_owners(Cluster(QUEUE, node("n", 8)), SERVE).add([LEADER, second])
     assert len(placed(cluster.plan())) == 1
 
 
-def test_the_room_of_the_workers_is_kept_until_they_come():
+def test_the_capacity_of_the_workers_is_kept_until_they_come():
     rival = pod("rival", 4, annotations=MARKS)
     cluster = with_owners(Cluster(QUEUE, node("n", 5)), SERVE).add([bound(LEADER, "n"), rival])
     assert placed(cluster.plan()) == {}
     cluster.add(member(SERVE, 1, 2))
-    assert placed(cluster.plan()) == {}, "one of two workers has come: its room is kept"
+    assert placed(cluster.plan()) == {}, "one of two workers has come: its capacity is kept"
     cluster.add(member(SERVE, 2, 2))
     assert sorted(placed(cluster.plan())) == ["serve-0-1", "serve-0-2"]
 
 
-def test_the_room_of_workers_that_never_come_is_given_up():
+def test_the_capacity_of_workers_that_never_come_is_given_up():
     rival = pod("rival", 4, annotations=MARKS)
     cluster = with_owners(Cluster(QUEUE, node("n", 5)), SERVE).add([bound(LEADER, "n"), rival])
     assert placed(cluster.plan(NOW + HOLD - 1)) == {}
@@ -109,7 +109,7 @@ def test_the_room_of_workers_that_never_come_is_given_up():
     assert cluster.planner.next_deadline(snapshot) == NOW + HOLD
 
 
-def test_a_leader_takes_room_from_others_only_if_its_group_fits():
+def test_a_leader_takes_capacity_from_others_only_if_its_group_fits():
     def world(victims):
         cluster = with_owners(Cluster(QUEUE, node("n", 5)), SERVE).add(
             member(SERVE, 0, 1, priority=100)
@@ -125,7 +125,7 @@ def test_a_leader_takes_room_from_others_only_if_its_group_fits():
     assert world([0, 0, 0, 0, 200]).evictions == ()
 
 
-def test_a_job_of_ray_starts_with_room_for_its_submitter():
+def test_a_job_of_ray_starts_with_capacity_for_its_submitter():
     def pods(owner):
         groups = {"head": "headgroup", "worker": "w"}
         return [

@@ -62,7 +62,7 @@ def test_one_pod_must_be_selected_by_all_terms_of_an_affinity():
     assert placed(cluster(*racks(), queue("q", 8), apart, one, asked).plan())["new"][:2] == "r0"
 
 
-def test_affinity_to_nobody_waits_and_says_why():
+def test_affinity_to_no_pod_waits_and_says_why():
     plan = cluster(*racks(), queue("q", 8), pod("new", queue="q", affinity=near())).plan()
     assert placed(plan) == {}
     assert "4 didn't match pod affinity rules" in plan.unplaced[0].message
@@ -160,7 +160,7 @@ def test_preferred_affinity_attracts_but_does_not_bind():
     assert placed(cluster(*world, big).plan())["new"] != "r0n2"
 
 
-def test_nobody_leaves_for_pods_that_need_more_domains_than_there_are():
+def test_no_pod_is_evicted_for_pods_that_need_more_domains_than_there_are():
     def waits(pods, per_rack=2):
         gang = job_with_pods("g", pods, 2, queue="mine", labels=WEB, affinity=away(), created=99)
         running = [

@@ -72,16 +72,16 @@ def test_what_users_state_comes_first():
 
 
 def test_pods_of_one_cycle_use_the_zones_up():
-    """Each node has one zone for a pod of 3, and room for two of them."""
+    """Each node has one zone for a pod of 3, and capacity for two of them."""
     nodes = [aligned(name, 4, 2) for name in "abc"]
     found = placed(world(*nodes, [whole(f"p{i}", 3) for i in range(3)]).plan())
     assert sorted(found.values()) == ["a", "b", "c"]
     found = placed(world(*nodes, [whole(f"p{i}", 3) for i in range(5)]).plan())
-    assert len(found) == 5, "nobody is refused"
+    assert len(found) == 5, "no pod is refused"
 
 
 def test_who_must_leave_frees_the_zone_that_counts():
-    """Room comes free on both nodes; only one of them has it in one zone."""
+    """Capacity comes free on both nodes; only one of them has it in one zone."""
     nodes = aligned("a", 2, 0, cpu="4"), aligned("b", 1, 0, cpu="4")
     seen = {"a": "node-1", "b": "node-1"}
     leaving = [

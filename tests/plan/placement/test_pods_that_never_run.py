@@ -59,7 +59,7 @@ def test_one_that_starts_before_others_is_waited_for():
     assert not placed(plan)
 
 
-def test_one_that_only_lacks_room_now_is_waited_for():
+def test_one_that_only_lacks_capacity_now_is_waited_for():
     blocker = gang("blocker", node="a", pods=1)
     plan = world({"a": 2, "b": 1}, blocker, mixed((2, 1), 1)).plan()
     assert not placed(plan)

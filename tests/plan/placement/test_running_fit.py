@@ -42,18 +42,20 @@ def statement():
     return Statement(snapshot, quota, CycleDevices(world.devices, snapshot))
 
 
-def running_fit(trial, shape, preference, room=Capacity.IDLE):
+def running_fit(trial, shape, preference, capacity=Capacity.IDLE):
     allowed = np.arange(NODES) % 7 != 0
     slack_row = trial.snapshot.resources.positions["nvidia.com/gpu"]
-    return RunningFit(trial, shape, allowed, preference, slack_row, capacity=room)
+    return RunningFit(trial, shape, allowed, preference, slack_row, capacity=capacity)
 
 
 def agrees(running, shape, preference):
     trial = running.statement
     nodes, resources = trial.snapshot.nodes, trial.snapshot.resources
     now, fresh = (
-        replicas_that_fit(shape, resources, trial.free(room), running.allowed, nodes.allocatable)
-        for room in (Capacity.IDLE, running.capacity)
+        replicas_that_fit(
+            shape, resources, trial.free(capacity), running.allowed, nodes.allocatable
+        )
+        for capacity in (Capacity.IDLE, running.capacity)
     )
     if running.capacity is Capacity.FUTURE_IDLE:
         preference = with_idle(preference, idle=now > 0)
@@ -90,17 +92,17 @@ def test_kept_equals_fresh(done, tiers, kept_for):
     preference = np.arange(NODES) % 3 if tiers else np.zeros(NODES, dtype=np.int64)
     shapes = [each[0][1].shape for each in waiting]
     kept = [running_fit(trial, shape, preference, kept_for) for shape in shapes]
-    for act, kind, row, room, keep in done:
+    for act, kind, row, capacity, keep in done:
         with trial.trial() as attempt:
             if act == "evict" and runs:
                 gang, victim = runs.pop()
                 trial.evict(Evicted(victim, gang, Action.PREEMPT, gang, ""))
             elif act == "many":
                 for other in range(NODES):
-                    _place(trial, waiting[kind], other, room)
+                    _place(trial, waiting[kind], other, capacity)
             else:
                 first = kept[kind].first_row() if act == "first" else row
-                _place(trial, waiting[kind], first, room)
+                _place(trial, waiting[kind], first, capacity)
             if keep:
                 attempt.keep()
         agrees(kept[kind], shapes[kind], preference)
@@ -108,13 +110,13 @@ def test_kept_equals_fresh(done, tiers, kept_for):
         agrees(running, shape, preference)
 
 
-def _place(trial, waiting, row, room):
+def _place(trial, waiting, row, capacity):
     if row is None or not waiting:
         return
     gang, member = waiting[-1]
-    free = trial.free(room)[:, row]
+    free = trial.free(capacity)[:, row]
     if (trial.request_vector(member.shape) <= free).all():
-        trial.place(gang, [member], row, Action.ALLOCATE, capacity=room)
+        trial.place(gang, [member], row, Action.ALLOCATE, capacity=capacity)
         waiting.pop()
 
 
@@ -134,7 +136,7 @@ def test_a_resource_that_no_node_has_fits_nowhere():
     assert running.first_row() is None
 
 
-def test_only_room_may_decide():
+def test_only_capacity_may_decide():
     trial = statement()
     assert is_resources_only(members(trial, "p0")[0][1].shape, trial.limits)
     assert not is_resources_only(members(trial, "part")[0][1].shape, trial.limits)

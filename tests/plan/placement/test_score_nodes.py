@@ -1,4 +1,4 @@
-"""Scored placement: what is remembered between pods equals scoring everything anew."""
+"""Scored placement: what is remembered between pods equals scoring everything again."""
 
 import numpy as np
 import pytest
@@ -29,9 +29,9 @@ def picks(scoring, trial):
     everywhere, flat = np.ones(len(trial.snapshot.nodes), dtype=bool), np.zeros(2, dtype=int)
     shapes = {m.shape.number: m.shape for g in trial.snapshot.gangs.values() for m in g.members}
     return [
-        scoring.nodes(trial, room).pick(shapes[number], everywhere, flat)
+        scoring.nodes(trial, capacity).pick(shapes[number], everywhere, flat)
         for number in sorted(shapes)
-        for room in Capacity
+        for capacity in Capacity
     ]
 
 
@@ -44,13 +44,13 @@ steps = st.lists(
 @pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(steps, st.sampled_from(SCORES), st.sampled_from(Capacity), st.booleans())
-def test_remembered_levels_are_those_scored_anew(done, scores, room, keep):
+def test_remembered_levels_are_those_scored_again(done, scores, capacity, keep):
     trial = statement()
     scoring = Scoring.for_snapshot(scores, trial.snapshot, StaticFits())
     picks(scoring, trial)
     with trial.trial() as block:
         for kind, index, row in done:
-            act(trial, kind, index, row, room)
+            act(trial, kind, index, row, capacity)
             picks(scoring, trial)
         if keep:
             block.keep()
@@ -58,12 +58,12 @@ def test_remembered_levels_are_those_scored_anew(done, scores, room, keep):
     assert picks(scoring, trial) == picks(fresh, trial)
 
 
-def act(trial, kind, index, row, room):
+def act(trial, kind, index, row, capacity):
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
     if kind == "place":
         waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
         gang, member = waiting[index % len(waiting)]
-        trial.place(gang, [member], row, Action.ALLOCATE, capacity=room)
+        trial.place(gang, [member], row, Action.ALLOCATE, capacity=capacity)
         return
     running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
     if running:
@@ -134,7 +134,7 @@ def test_gangs_with_whole_gpus_keep_to_few_nodes_by_default():
 
 @pytest.mark.parametrize("chosen", [{"scores": each} for each in SCORES] + [DEFAULT], ids=str)
 @pytest.mark.parametrize("pods", [1, 3])
-def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_room(chosen, pods):
+def test_pods_without_devices_leave_gpu_nodes_alone_while_others_have_capacity(chosen, pods):
     nodes = node("a", 8), node("b", 0, cpu="3"), node("c", 8)
     world = cluster(queue("q", 64), *nodes, job_with_pods("j", pods, 0, queue="q"), **chosen)
     assert set(placed(world.plan()).values()) == {"b"}

@@ -244,7 +244,7 @@ def test_a_limit_may_name_what_tells_equal_devices_apart(gpu):
         assert placed(world.plan()) == {}
 
 
-def test_a_device_that_is_published_with_another_uuid_counts_anew():
+def test_a_device_that_is_published_with_another_uuid_counts_again():
     uuid = 'device.attributes["gpu.nvidia.com"].uuid == "GPU-n-0"'
     world = cluster(device_class(), node("n", 0), gpu_slice("n", 1), by_selector((uuid, 0)))
     world.add(claiming_job("train", 1, queue="team"))

@@ -97,7 +97,7 @@ class World:
         return plan
 
     def finish(self, name):
-        """The pod is gone; the claim controller clears what nobody uses any more."""
+        """The pod is gone; the claim controller clears what no pod uses any more."""
         gone = self.pods.pop(name)
         self.cluster.remove(gone)
         used = self.claims[self.users.pop(name)]

@@ -121,7 +121,7 @@ def test_a_selector_that_matches_nothing_says_so():
     assert "no device matches selector" in unplaced.message
 
 
-def test_a_broken_selector_names_itself_and_stops_nobody():
+def test_a_broken_selector_names_itself_and_stops_no_other():
     broken = claim("c", owner="bad", selector="device.driver ==")
     plan = cluster(
         *hardware(1),
@@ -169,7 +169,7 @@ def test_devices_of_victims_that_have_ended_are_waited_for_until_their_claims_ar
     world.remove(running[2])
     world.add(replace(running[3], status=PodStatus(phase="Failed")))
     plan = world.plan()
-    assert evicted(plan) == [], "the room of those that have gone is enough"
+    assert evicted(plan) == [], "the capacity of those that have gone is enough"
     assert len(plan.nominations) == 2
     assert placed(plan) == {}, "their claims still hold the devices"
     for i in (2, 3):
@@ -214,7 +214,7 @@ def test_claims_of_running_pods_close_cards_to_the_device_plugin():
 
 
 @pytest.mark.slow
-def test_ten_thousand_claims_of_one_gang_stop_nobody():
+def test_ten_thousand_claims_of_one_gang_stop_no_other():
     world = cluster(
         *hardware(4),
         queue("team", 20_000),
@@ -227,7 +227,7 @@ def test_ten_thousand_claims_of_one_gang_stop_nobody():
     assert " 10000 pods must start together but only 32" in waits.message
 
 
-def test_a_device_that_could_not_be_made_ready_is_given_to_nobody_for_a_while():
+def test_a_device_that_could_not_be_made_ready_is_given_to_no_pod_for_a_while():
     world = cluster(*hardware(1, 2), queue("team", 8), claiming_job("one", 1, queue="team"))
     [(_, first)] = devices(world.plan(now=1.0))
     world.builder.avoid_device(("gpu.nvidia.com", "n0", first), "AttachFailed", 60.0)
@@ -256,7 +256,7 @@ def choosing(name: str, *counts: int):
     return [replace(made, spec=spec), claiming(pod(name, 0, queue="team"), name)]
 
 
-def test_a_placed_pod_is_charged_for_what_it_got_so_that_others_of_the_cycle_find_room():
+def test_a_placed_pod_is_charged_for_what_it_got_so_that_others_of_the_cycle_find_capacity():
     asks = [each for name in "abcdef" for each in choosing(name, 4, 1)]
     plan = cluster(*hardware(1, 8), queue("team", 0, 5), asks).plan()
     assert sorted(placed(plan)) == ["a", "b", "c", "d", "e"]

@@ -57,7 +57,7 @@ def urgent(gpus: int):
     return pod("urgent", gpus, queue="team", priority=10)
 
 
-def test_a_budget_that_allows_nobody_to_leave_keeps_all():
+def test_a_budget_that_allows_no_eviction_keeps_all():
     assert evicted(full_node(budget(0), urgent(1)).plan()) == []
 
 
@@ -265,7 +265,7 @@ def test_who_was_just_evicted_is_not_evicted_again():
         **settings,
     )
     assert evicted(played(memory, each, 1000.0)) == ["x-0"]
-    assert evicted(played(memory, each, 1300.0)) == ["y-0"], "x came back and is spared"
+    assert evicted(played(memory, each, 1300.0)) == ["y-0"], "x came back and is protected"
     assert evicted(played(memory, each, 1599.0)) == []
     assert deadline_of(each, 1599.0, memory) == 1600.0
     assert evicted(played(memory, each, 1601.0)) == ["x-0"]
@@ -276,7 +276,7 @@ def deadline_of(each, now, memory):
     return None if found is None else found - START
 
 
-def test_pods_that_are_gone_are_protected_by_nobody():
+def test_pods_that_are_gone_are_not_protected():
     world = full_node(budget(0), urgent(1))
     low = [pod(f"low{i}", queue="team", node="a", created=i) for i in range(4)]
     for each in low:

@@ -150,7 +150,7 @@ def test_two_pods_in_one_cycle_share_what_is_there():
     assert len(placed(plan)) == 1
 
 
-def test_an_ordinary_pod_finds_no_room_in_what_claims_took():
+def test_an_ordinary_pod_finds_no_capacity_in_what_claims_took():
     device = former(cpu={"allocationMultiplier": "8"})
     running = world(published(device), claim("a"), user("a"))
     [[first]] = [gang.pods for gang in running.plan().placements]

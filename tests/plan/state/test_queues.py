@@ -63,6 +63,6 @@ def test_the_same_inputs_are_divided_once(divisions):
 def test_any_change_divides_again(divisions, change):
     kept = FairShareCache()
     shares(kept)
-    found, anew = shares(kept, **change), shares(FairShareCache(), **change)
+    found, again = shares(kept, **change), shares(FairShareCache(), **change)
     assert len(divisions) == 3
-    np.testing.assert_array_equal(found.fair, anew.fair)
+    np.testing.assert_array_equal(found.fair, again.fair)

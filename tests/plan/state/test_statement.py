@@ -76,21 +76,21 @@ def state(trial):
         trial.quota.usage.allocated.copy(),
         trial.quota.usage.non_preemptible.copy(),
         *(
-            trial.devices.replicas(shapes[number], everywhere, 9, room)
+            trial.devices.replicas(shapes[number], everywhere, 9, capacity)
             for number in sorted(shapes)
-            for room in Capacity
+            for capacity in Capacity
         ),
         *(
             copies
             for number in sorted(shapes)
-            for room in Capacity
-            if (copies := trial.limits.replicas(shapes[number], room, 9)) is not None
+            for capacity in Capacity
+            if (copies := trial.limits.replicas(shapes[number], capacity, 9)) is not None
         ),
         *(
             column
             for number in sorted(shapes)
-            for room in Capacity
-            if (parts := trial.gpu_share_replicas(shapes[number], room, 9))
+            for capacity in Capacity
+            if (parts := trial.gpu_share_replicas(shapes[number], capacity, 9))
             for column in (parts.shared, parts.total)
         ),
         np.array(sorted(trial.placed)),
@@ -99,13 +99,13 @@ def state(trial):
 
 
 def do(trial, step):
-    kind, index, row, room = step
+    kind, index, row, capacity = step
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
     if kind == "place":
         waiting = [(g, m) for g in gangs for m in g.pending if m.pod.uid not in trial.placed]
         if waiting:
             gang, member = waiting[index % len(waiting)]
-            trial.place(gang, [member], row, Action.ALLOCATE, capacity=room)
+            trial.place(gang, [member], row, Action.ALLOCATE, capacity=capacity)
         return
     running = [(g, m) for g in gangs for m in g.bound if m.pod.uid not in trial.evicted]
     if running:
@@ -160,10 +160,10 @@ def test_limits_say_how_many_pods_they_take(kept, undone):
             do(trial, step)
             told(trial, limited)
     for member in limited:
-        for room in Capacity:
-            for row, copies in enumerate(trial.limits.replicas(member.shape, room, 1)):
-                taken = trial.limits.allocate(member, row, room)
-                assert (taken is not None) == (copies > 0), (member.pod.name, row, room)
+        for capacity in Capacity:
+            for row, copies in enumerate(trial.limits.replicas(member.shape, capacity, 1)):
+                taken = trial.limits.allocate(member, row, capacity)
+                assert (taken is not None) == (copies > 0), (member.pod.name, row, capacity)
                 for undo in reversed(taken or ()):
                     undo()
 
@@ -192,5 +192,5 @@ def gang_of(trial, member):
 
 def told(trial, members):
     for member in members:
-        for room in Capacity:
-            trial.limits.replicas(member.shape, room, 2)
+        for capacity in Capacity:
+            trial.limits.replicas(member.shape, capacity, 2)

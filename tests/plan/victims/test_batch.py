@@ -1,4 +1,4 @@
-"""Pods that take the room of one victim each get what a search for each of them would find."""
+"""Pods that take the capacity of one victim each get what a search for each of them would find."""
 
 from unittest.mock import patch
 
@@ -105,7 +105,7 @@ def test_one_search_is_enough_for_many_pods_that_are_alike():
     assert search.call_count < 4
 
 
-def test_a_victim_that_finds_room_elsewhere_is_moved():
+def test_a_victim_that_finds_capacity_elsewhere_is_moved():
     queues = [QueueInfo(name="x"), QueueInfo(name="y", deserved={"gpu": 8.0})]
     running = [gang(f"r{i}", node=f"n{i}", pods=1, queue="x", created=i) for i in range(4)]
     waiting = [gang(f"w{i}", pods=1, gpus=2, queue="y", created=50 + i) for i in range(2)]

@@ -122,7 +122,7 @@ def test_reclaim_frees_exactly_the_devices_that_are_needed():
     assert {int(name[1:]) // 4 for name in evicted(plan)} == {int(nomination.node[1:])}
 
 
-def test_nobody_is_tried_as_a_victim_for_devices_that_no_node_has():
+def test_no_pod_is_tried_as_a_victim_for_devices_that_no_node_has():
     world = cluster(*hardware(2, 2), queue("team", 8), holder("low0", 0), high(1, count=3))
     snapshot = world.snapshot()
     world.devices.sync(snapshot.devices)
@@ -152,8 +152,8 @@ def test_a_trial_with_victims_leaves_the_cluster_state_alone():
     assert list(usage.devices) == ["gpu-0"]
 
 
-def test_sharers_start_where_all_of_them_have_room():
-    """The fuller node would be packed first, but has room for one of them only."""
+def test_sharers_start_where_all_of_them_have_capacity():
+    """The fuller node would be packed first, but has capacity for one of them only."""
     world = cluster(device_class(), queue("team", 4), claim("shared"))
     for name, cpu in (("n0", "1"), ("n1", "4")):
         world.add(node(name, 0, cpu=cpu), gpu_slice(name, 1))
@@ -207,7 +207,7 @@ def test_pods_that_share_a_claim_are_not_moved():
     assert plan.nominations == ()
 
 
-def test_a_pod_whose_devices_nobody_takes_stays_as_it_is():
+def test_a_pod_whose_devices_no_other_takes_stays_as_it_is():
     plan = consolidating(
         *hardware(3, 2),
         queue("team", 5),

@@ -348,7 +348,7 @@ def test_relocation_for_a_gang_above_its_share_comes_after_reclaim():
 
 
 def test_an_elastic_gang_takes_all_that_it_is_due_in_one_cycle():
-    """Else what started in the room that it takes a cycle later would be evicted again."""
+    """Else what started in the capacity that it takes a cycle later would be evicted again."""
     guest = gang("guest", nodes="aaaa", floor=1, queue="guest", created=0)
     plan = planned(guest, waiting("new", 3, floor=1), nodes={"a": 4}, rules=LossRules())
     assert len(evicted(plan)) == 3

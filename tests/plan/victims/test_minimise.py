@@ -96,7 +96,7 @@ def test_a_device_is_won_from_one_pod_rather_than_from_two_that_share_it():
 
 @st.composite
 def full_nodes(draw, floors):
-    """Nodes full of running gangs and one pod that wants room; all in one queue."""
+    """Nodes full of running gangs and one pod that wants capacity; all in one queue."""
     nodes = {name: draw(st.integers(1, 6)) for name in "abc"[: draw(st.integers(1, 3))]}
     free, gangs = dict(nodes), []
     while any(free.values()) and len(gangs) < 9:
@@ -118,7 +118,7 @@ def full_nodes(draw, floors):
 
 
 def _scattered(draw, made, nodes, free):
-    """The gang, with its last pod on another node where there is room for it."""
+    """The gang, with its last pod on another node where there is capacity for it."""
     last, size = made.members[-1], int(made.members[-1].charge["gpu"])
     others = [name for name in nodes if free[name] >= size]
     if not others or draw(st.booleans()):
@@ -139,7 +139,7 @@ def cost(before, leaving):
 
 @SETTINGS
 @given(full_nodes(floors=1))
-def test_of_gangs_of_one_pod_no_fewer_could_make_room_on_a_node(before):
+def test_of_gangs_of_one_pod_no_fewer_could_free_capacity_on_a_node(before):
     """Against all sets of pods of each node."""
     wants, running = before.gangs[-1], before.gangs[:-1]
     gpus = int(wants.members[0].charge["gpu"])

@@ -1,4 +1,4 @@
-"""Which rule keeps the room that a gang waits for: told with its numbers, and as the stage."""
+"""Which rule keeps the capacity that a gang waits for: told with its numbers, and as the stage."""
 
 import pytest
 from msgspec.structs import replace
@@ -79,7 +79,7 @@ def test_a_min_runtime_is_told_with_its_end():
 
 
 @pytest.mark.parametrize("limit", [{"maxEvictionsPerHour": 0}, {}])
-def test_who_is_spared_for_now_is_told_with_what_spares_them(limit):
+def test_pods_that_are_protected_for_now_are_reported_with_their_protection(limit):
     found = waiting(
         node("a"),
         queue("own", 8),
@@ -97,7 +97,7 @@ def test_who_is_spared_for_now_is_told_with_what_spares_them(limit):
     )
 
 
-def test_a_gang_that_fits_no_empty_cluster_lacks_room():
+def test_a_gang_that_fits_no_empty_cluster_lacks_capacity():
     found = waiting(
         node("a"), queue("own", 8), queue("other"), running("theirs", 4, "other"),
         job_with_pods("new", 9, queue="own"),
@@ -106,14 +106,14 @@ def test_a_gang_that_fits_no_empty_cluster_lacks_room():
     assert found.protections == ()
 
 
-def test_a_gang_behind_its_equals_lacks_room():
+def test_a_gang_behind_its_equals_lacks_capacity():
     found = waiting(
         node("a"), queue("own", 8), running("first", 8, "own"), pod("new", 4, queue="own")
     )
     assert found.stage is Stage.RESOURCES
 
 
-def test_where_nobody_is_ever_asked_nobody_is_protected():
+def test_pods_that_are_never_candidates_are_not_called_protected():
     found = waiting(
         node("a"),
         queue("own"),

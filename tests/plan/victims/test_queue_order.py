@@ -12,7 +12,7 @@ def evicted(plan):
     return sorted(each.queue for each in plan.evictions)
 
 
-def test_a_queue_at_its_fair_share_is_spared_though_its_priority_is_lower():
+def test_a_queue_at_its_fair_share_is_protected_though_its_priority_is_lower():
     found = world(
         {"a": 4},
         gang("a0", nodes="a", queue="at-share"),

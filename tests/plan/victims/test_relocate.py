@@ -55,7 +55,7 @@ def test_a_pod_moves_to_where_another_one_moves_away():
     assert nominated(plan) == {"new": "c"}
 
 
-def test_a_node_with_room_for_one_pod_is_not_cheap_for_the_next():
+def test_a_node_with_capacity_for_one_pod_is_not_cheap_for_the_next():
     """a takes one of the pods as it is, and b one once a single pod has moved."""
     plan = world(
         {"a": 6, "b": 4, "c": 4},
@@ -91,7 +91,7 @@ def test_pods_of_one_size_leave_the_only_node_to_the_one_that_needs_it():
     assert len(evicted(plan)) == 3
 
 
-def test_nothing_is_moved_where_somebody_would_be_lost():
+def test_nothing_is_moved_where_a_pod_would_be_lost():
     plan = cluster(
         node("a", 4),
         node("b", 4),
@@ -104,7 +104,7 @@ def test_nothing_is_moved_where_somebody_would_be_lost():
     assert plan.unplaced[0].stage is Stage.RESOURCES
 
 
-def test_pods_of_a_moved_gang_stay_where_nobody_needs_their_room():
+def test_pods_of_a_moved_gang_stay_where_no_gang_needs_their_capacity():
     plan = world(
         {"a": 4, "b": 4, "c": 1},
         gang("wide", nodes="abbb", floor=4),

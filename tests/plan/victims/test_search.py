@@ -10,7 +10,7 @@ from tests.support.scenario import cluster, evicted, job, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, world
 
 
-def test_a_gang_of_preemption_policy_never_disturbs_nobody():
+def test_a_gang_of_preemption_policy_never_disturbs_no_pod():
     plan = cluster(
         node("a", 1),
         queue("team", 8),

@@ -120,7 +120,7 @@ def test_a_subgroup_gives_its_surplus_while_another_is_being_started():
     assert evicted(plan) == ["low-1", "low-2"]
 
 
-def test_a_gang_with_optional_subgroups_can_take_room():
+def test_a_gang_with_optional_subgroups_can_take_capacity():
     """W1: one of two subgroups is enough, and the search must accept it."""
     tree = subgroup("", needs=1, children=[subgroup("x", 1), subgroup("y", 1)])
     plan = world(

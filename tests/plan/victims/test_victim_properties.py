@@ -106,7 +106,7 @@ def test_every_victim_is_legal(world):
 @settings(SETTINGS, max_examples=examples(300))
 @given(worlds())
 def test_no_victim_is_superfluous(world):
-    """If the pods of one unit stayed, nobody could take the room that was won with it."""
+    """If the pods of one unit stayed, no gang could take the capacity that was freed with it."""
     alone = replace(
         world, gangs=tuple(g for g in world.gangs if not g.key.endswith(("wait1", "wait2")))
     )
@@ -140,7 +140,7 @@ def test_no_victim_is_superfluous(world):
 
 @st.composite
 def elastic_worlds(draw):
-    """Nodes full of pods of gangs with surplus, and one gang that wants room."""
+    """Nodes full of pods of gangs with surplus, and one gang that wants capacity."""
     nodes = {name: draw(st.integers(1, 3)) for name in "abc"[: draw(st.integers(2, 3))]}
     slots = "".join(name * gpus for name, gpus in nodes.items())
     owners = [draw(st.integers(0, 2)) for _ in slots]
@@ -161,7 +161,7 @@ def elastic_worlds(draw):
 def test_no_gang_loses_its_core_where_less_of_it_would_do(before):
     """With the winner where it is, no pods that leave could stay, unless too few for their floor.
 
-    Those that find room elsewhere leave their places, too.
+    Those that find capacity elsewhere leave their places, too.
     """
     plan = before.plan()
     lost, left = evicted(plan), dict(before.nodes)
@@ -178,7 +178,7 @@ def test_no_gang_loses_its_core_where_less_of_it_would_do(before):
 
 @SETTINGS
 @given(worlds())
-def test_nobody_takes_back_what_was_just_taken(world):
+def test_no_gang_takes_back_what_was_just_taken(world):
     """Applied to its own outcome, planning comes to rest, and the first answer is never undone."""
     states, seen = world, []
     for _ in range(12):

@@ -41,37 +41,37 @@ machines = st.tuples(
 
 def listed(rows, nodes=1):
     """Shapes as the measures take them; ``rows``: (cpu, memory), GPUs, pods, accepted, supply."""
-    everybody = sum(row[2] for row in rows)
+    total = sum(row[2] for row in rows)
     rows = [row for row in rows if row[1][0]]
     return PodShapes(
         cpu=np.array([row[0][0] for row in rows], dtype=float),
         memory=np.array([row[0][1] for row in rows], dtype=float),
         devices=np.array([row[1][0] for row in rows], dtype=int),
         milli=np.array([row[1][1] for row in rows], dtype=float),
-        share=np.array([row[2] / everybody for row in rows], dtype=float),
+        share=np.array([row[2] / total for row in rows], dtype=float),
         supply=np.array([row[4] for row in rows], dtype=float),
         accepts=np.array([[row[3] for row in rows]] * nodes, dtype=bool),
     )
 
 
-def fragmented(target, room, parts):
+def fragmented(target, idle, parts):
     """F by its definition."""
     total = (1 - target.share.sum()) * sum(parts)
     for m, share in enumerate(target.share):
         large = [part for part in parts if part >= target.milli[m]]
-        enough = room[0] >= target.cpu[m] and len(large) >= target.devices[m]
+        enough = idle[0] >= target.cpu[m] and len(large) >= target.devices[m]
         wasted = [p for p in parts if p < target.milli[m]]
         total += share * sum(wasted if target.accepts[0, m] and enough else parts)
     return total
 
 
-def lost(target, room, parts):
+def lost(target, idle, parts):
     """The waste of the frugal strategy by its definition."""
     weights, total = scarcity_weights(target.share, target.supply), float(sum(parts))
     for m, weight in enumerate(weights):
         milli, devices = target.milli[m], target.devices[m]
         copies = sum(part // milli for part in parts) // devices
-        for free, asked in zip(room, (target.cpu[m], target.memory[m]), strict=True):
+        for free, asked in zip(idle, (target.cpu[m], target.memory[m]), strict=True):
             copies = min(copies, free // asked) if asked else copies
         if not target.accepts[0, m]:
             copies = 0
@@ -84,18 +84,18 @@ def lost(target, room, parts):
 MEASURES = {fragmentation: fragmented, stranded: lost}
 
 
-def rooms(room, parts):
+def node_capacity(idle, parts):
     return NodeCapacity(
         rows=np.array([0]),
-        cpu=np.array([float(room[0])]),
-        memory=np.array([float(room[1])]),
+        cpu=np.array([float(idle[0])]),
+        memory=np.array([float(idle[1])]),
         free_milli=np.array([parts], dtype=float),
         devices=np.array([len(parts)]),
     )
 
 
-def measured(waste, target, room, parts):
-    workload, seen = TargetWorkload.from_shapes(target), rooms(room, parts)
+def measured(waste, target, idle, parts):
+    workload, seen = TargetWorkload.from_shapes(target), node_capacity(idle, parts)
     counted = FreeGpus(workload, seen.free_milli)
     return waste(workload, FreeCapacity(seen.rows, seen.cpu, seen.memory, counted))[0]
 
@@ -123,7 +123,7 @@ def test_growth_is_that_of_the_best_gpu(rows, machine, cpu, asked, waste):
         return
     ask = GpuRequest(float(cpu), float(cpu), whole or int(asked >= 3), np.array([float(milli)]))
     growth, device = least_growth(
-        ask, rooms(free, parts), TargetWorkload.from_shapes(target), waste
+        ask, node_capacity(free, parts), TargetWorkload.from_shapes(target), waste
     )
     define, left = MEASURES[waste], (free[0] - cpu, free[1] - cpu)
     before = define(target, free, parts)
@@ -160,7 +160,7 @@ def test_a_gpu_that_fits_exactly_is_filled(waste):
     rows = [((0, 0), (1, 500), 1, True, 1.0), ((0, 0), (1, 1000), 1, True, 1.0)]
     ask = GpuRequest(0.0, 0.0, 1, np.array([500.0]))
     score = least_growth_score(TargetWorkload.from_shapes(listed(rows)), waste)
-    assert score(ask, rooms((8, 8), [1000, 500, 700, 0])).gpu[0] == 1
+    assert score(ask, node_capacity((8, 8), [1000, 500, 700, 0])).gpu[0] == 1
 
 
 def test_levels_are_whole_and_half_way_without_growth():

@@ -1,4 +1,4 @@
-"""When a score is needed: as soon as pods could leave GPUs free that nobody can use."""
+"""When a score is needed: as soon as pods could leave GPUs free that no pod can use."""
 
 import pytest
 

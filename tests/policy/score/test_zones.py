@@ -71,8 +71,8 @@ def test_where_one_zone_will_do_everywhere_nodes_are_filled_as_ever():
         assert chunks == fill(3, copies, flat, flat, strategy)
 
 
-def test_nodes_that_hold_more_than_is_asked_are_told_apart_by_their_room():
-    """Zones are counted up to what is asked, and spreading goes by all the room there is."""
+def test_nodes_that_hold_more_than_is_asked_are_told_apart_by_their_capacity():
+    """Zones are counted up to what is asked, and spreading goes by all the capacity there is."""
     copies, flat = np.array([4, 9, 9]), np.zeros(3, dtype=int)
     within = np.array([[1, 1, 0], [1, 1, 1]])
     chunks = fill_by_numa_zones(

@@ -1,4 +1,4 @@
-"""The smallest structural definitions of KAI's kinds; fields that nobody checks are kept."""
+"""The smallest structural definitions of KAI's kinds; fields that are not checked are kept."""
 
 from kai_py.deploy.kai_api import kai_definitions
 from tests.support.cluster.api import Api, Document

@@ -51,7 +51,7 @@ class KaiPy:
         self.process.popen.terminate()
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Ask its own HTTP server; the code is 0 when nobody answers yet."""
+        """Ask its own HTTP server; the code is 0 while there is no answer yet."""
         found = _SERVED.search(self.log)
         if found is None:
             return 0, ""

@@ -33,7 +33,7 @@ class Passage(enum.Enum):
     LOSE = enum.auto()
     """It never arrives."""
     LOSE_ANSWER = enum.auto()
-    """It arrives, and nobody hears of it."""
+    """It arrives, but its answer is lost."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ async def define(api: Api, definition: Document) -> None:
 
 
 async def defined_to_stay(api: Api) -> set[str]:
-    """Names of the definitions that nobody has deleted."""
+    """Names of the definitions that have not been deleted."""
     found = await api.items(DEFINITIONS)
     return {each["metadata"]["name"] for each in found if not _is_going(each)}
 

@@ -91,7 +91,8 @@ class Sweep:
         deadline = time.monotonic() + patience(within)
         while left := await self._added(api):
             assert time.monotonic() < deadline, f"not deleted: {[found.path for found in left]}"
-            await _delete(api, left)  # again what leaves with grace: nobody may be there to end it
+            # Again what is deleted with a grace period: there may be no kubelet to end it.
+            await _delete(api, left)
             await _release(api, [found for found in left if found.terminating])
             await asyncio.sleep(0.02)
         await self._restore_marks(api)

@@ -10,7 +10,7 @@ Device = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class View:
-    """One namespace, read afresh at each call."""
+    """One namespace, read again at each call."""
 
     api: Api
     namespace: str = "default"

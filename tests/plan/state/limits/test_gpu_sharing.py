@@ -63,7 +63,7 @@ def test_what_is_being_bound_counts_already():
     assert placed(world.plan()) == {"h0": "a", "h1": "a"} or "late" in placed(world.plan())
 
 
-def test_a_leaving_part_is_room_for_later():
+def test_a_leaving_part_is_capacity_for_later():
     leaving = shared(pod("old", 0, queue="q", node="a", leaving=True), "0.9", group="g")
     world = cluster(queue("q", 8), node("a", 1), leaving, pod("whole", 1, queue="q"))
     plan = world.plan()

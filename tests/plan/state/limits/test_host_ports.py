@@ -50,7 +50,7 @@ def test_a_port_is_free_only_when_its_last_holder_leaves():
     assert found.nominations == ()
 
 
-def test_who_holds_the_port_is_preempted_and_nobody_else():
+def test_only_the_pod_that_has_the_port_is_preempted():
     found = plan(
         [pod(f"bystander{i}", 0, queue="q", node="n0", created=i) for i in range(4)],
         listening("holder", node="n0"),

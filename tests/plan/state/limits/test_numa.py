@@ -109,7 +109,7 @@ def test_a_pod_that_could_not_be_bound_counts_no_more():
     assert placed(at_work.plan()) == {"first": "n0"}
 
 
-def test_room_of_a_zone_is_won_and_held_by_priority():
+def test_capacity_of_a_zone_is_won_and_held_by_priority():
     found = world(
         report("n0", 1, 1),
         whole("low", 3, node="n0", zone="node-1"),

@@ -65,7 +65,7 @@ tenths = st.integers(1, 9)
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(tenths, max_size=5), st.integers(0, 3), tenths, st.integers(1, 3))
-def test_room_is_what_trying_finds(taken, whole, portion, parts):
+def test_capacity_is_what_trying_finds(taken, whole, portion, parts):
     shared = gpus()
     for i, used in enumerate(taken):
         opened = shared.allocate(
@@ -118,7 +118,7 @@ def test_no_gpu_is_given_out_twice(asked, strategy):
     assert not shared.replicas(GpuShare(fraction=0.1), np.zeros(1), Capacity.IDLE, 99).total[0]
 
 
-def test_packing_joins_the_fullest_gpu_that_has_room_and_spreading_opens_another():
+def test_packing_joins_the_fullest_gpu_that_has_capacity_and_spreading_opens_another():
     shared = gpus()
     for i, used in enumerate((0.5, 0.7, 0.9)):
         shared.allocate(member(f"p{i}", used), 0, Capacity.IDLE, 1.0, FillStrategy.SPREAD)
@@ -141,7 +141,7 @@ def test_a_gpu_that_is_still_to_be_freed_can_be_shared_only_later():
     assert shared.replicas(half, np.zeros(1), Capacity.FUTURE_IDLE, 9).total[0] == 1
 
 
-def test_indices_are_the_lowest_that_nobody_has():
+def test_indices_are_the_lowest_that_no_pod_has():
     shared = gpus()
     first = shared.allocate(member("a", 0.9), 0, Capacity.IDLE, 9.0, FillStrategy.BINPACK)
     second = shared.allocate(member("b", 0.9, 2), 0, Capacity.IDLE, 9.0, FillStrategy.BINPACK)
@@ -154,7 +154,7 @@ def test_an_amount_of_memory_needs_a_node_that_says_how_much_it_has():
     assert found.total.tolist() == [0, 3]
 
 
-def test_a_shared_gpu_that_ends_on_such_a_node_has_no_room():
+def test_a_shared_gpu_that_ends_on_such_a_node_has_no_capacity():
     sharing = GpuSharing(
         memory=np.array([100.0]),
         memory_known=np.array([False]),

@@ -73,7 +73,7 @@ def test_two_claims_of_a_pod_get_two_volumes_of_its_node():
     assert given(found) == {"a": "w", "b": "x"}
 
 
-def test_a_volume_that_is_being_given_is_nobody_elses():
+def test_a_volume_that_is_being_given_goes_to_no_other():
     world = cluster(
         node("n0"),
         queue("q", 0),

@@ -85,7 +85,7 @@ def plan(*objects, nodes=1):
 
 
 def local(name, *hosts, size="10Gi", storage_class="local", claimed=False):
-    """A volume that somebody made on one node, or that some can reach."""
+    """A volume that exists on one node, or that some can reach."""
     field = SelectorRequirement(key="kubernetes.io/hostname", operator="In", values=hosts)
     term = NodeSelectorTerm(match_expressions=(field,))
     return PersistentVolume(
