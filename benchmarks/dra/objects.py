@@ -3,9 +3,9 @@
 from typing import Any
 
 from kai_py.api.records.core import Condition, ObjectMeta
+from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 
 DRIVER = "gpu.nvidia.com"
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -38,7 +38,7 @@ def nodes(count: int) -> tuple[Node, ...]:
 def gpu_class(kind: str = "gpu") -> DeviceClass:
     expression = f'device.driver == "{DRIVER}" && {ATTRIBUTES}.type == "{kind}"'
     spec = {"selectors": [{"cel": {"expression": expression}}]}
-    return from_json(DeviceClass, {"metadata": {"name": DRIVER}, "spec": spec})
+    return convert_record({"metadata": {"name": DRIVER}, "spec": spec}, DeviceClass)
 
 
 def gpu_slice(node: str, gpus: int, product: str = PRODUCTS[0]) -> ResourceSlice:
@@ -81,7 +81,7 @@ def share(name: str, memory: str) -> ResourceClaim:
         "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
         "spec": {"devices": {"requests": [{"name": "share", "exactly": exactly}]}},
     }
-    return from_json(ResourceClaim, document)
+    return convert_record(document, ResourceClaim)
 
 
 def mig_slices(node: str, gpus: int) -> list[ResourceSlice]:
@@ -104,7 +104,7 @@ def claim(name: str, count: int, *selectors: str, owner: str = "") -> ResourceCl
         metadata["ownerReferences"] = [reference]
     requests = [{"name": "gpus", "exactly": exactly}]
     document = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
-    return from_json(ResourceClaim, document)
+    return convert_record(document, ResourceClaim)
 
 
 def _parts(node: str, gpu: int) -> list[dict[str, Any]]:
@@ -141,4 +141,4 @@ def _counters(counter_set: str, compute: int, slices: range) -> dict[str, Any]:
 def _slice(node: str, name: str, count: int, content: dict[str, Any]) -> ResourceSlice:
     pool = {"name": node, "generation": 1, "resourceSliceCount": count}
     spec = {"driver": DRIVER, "pool": pool, "nodeName": node} | content
-    return from_json(ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": spec})
+    return convert_record({"metadata": {"name": f"{node}-{name}"}, "spec": spec}, ResourceSlice)

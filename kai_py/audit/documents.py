@@ -15,8 +15,7 @@ from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.audit.finding import AuditedCluster, AuditFinding, GroupClaimNames
-from kai_py.audit.rules import audit_cluster
+from kai_py.audit.finding import AuditedCluster, GroupClaimNames
 from kai_py.config import Configuration
 from kai_py.dra.rows import ParsedSlice
 from kai_py.grouping.owner_chain import GroupKind
@@ -37,9 +36,6 @@ from kai_py.watch.resource import Kind
 
 Document: TypeAlias = Mapping[str, Any]
 
-FAR_FUTURE = 4_000_000_000.0
-"""A time at which every grace has passed, in 2096."""
-
 
 @dataclass
 class DecodedObjects:
@@ -52,22 +48,6 @@ class DecodedObjects:
     def of(self, kind: Kind[Any]) -> Sequence[Any]:
         """The records of a kind."""
         return self.records.get(kind, ())
-
-
-def audit(
-    objects: Iterable[Document],
-    configuration: Configuration | None = None,
-    *,
-    now: float | None = None,
-) -> list[AuditFinding]:
-    """What is wrong with a cluster of these objects, documents as the API server returns them.
-
-    ``now``: seconds since the epoch at which they were read; by default so late that everything
-    in them has been as it is for longer than any grace.
-    """
-    decoded = decode_objects(objects)
-    chosen = configuration or Configuration()
-    return audit_cluster(observed_cluster(decoded, chosen, FAR_FUTURE if now is None else now))
 
 
 def decode_objects(documents: Iterable[Document]) -> DecodedObjects:

@@ -84,11 +84,6 @@ class LintReport:
         return tuple(found for found in self.errors if not found.fixed)
 
 
-def lint(text: str) -> LintReport:
-    """Check a YAML text of any number of objects."""
-    return lint_together([text])[0]
-
-
 def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     """Check several texts whose objects may refer to each other; one report per text.
 

@@ -12,12 +12,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_py.api.workload_names import OF_ANOTHER_NAMESPACE, without_names, without_queues
+from kai_py.api.workload_names import without_names, without_queues
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import with_ancestors
 
-HIDDEN = f"a workload {OF_ANOTHER_NAMESPACE}"
 MAX_TEXT = 65_536
 QUEUE_FIELDS = frozenset({"queue", "parent", "preemptor_queue"})
 GANG_FIELDS = frozenset({"gang", "claim"})

@@ -12,7 +12,8 @@ from kai_py.api.records.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from kai_py.api.records.resource_versions import decoder, encode_allocation, from_json
+from kai_py.api.records.resource_versions import decoder, encode_allocation
+from tests.support.records import from_json
 
 BODY = {
     "attributes": {"type": {"string": "gpu"}, "numa": {"ints": [0, 1]}},

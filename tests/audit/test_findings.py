@@ -2,7 +2,6 @@
 
 import pytest
 
-from kai_py.audit.documents import audit
 from tests.audit.objects import (
     NOW,
     claim,
@@ -16,6 +15,7 @@ from tests.audit.objects import (
     result,
     stamp,
 )
+from tests.support.audits import audit
 
 GPUS = {"nvidia.com__gpu": "8"}
 

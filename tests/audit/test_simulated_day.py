@@ -2,11 +2,11 @@
 
 import pytest
 
-from kai_py.audit.documents import audit
 from kai_py.config import Configuration
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.scenario import parse_scenario
 from kai_py.simulate.simulation import simulate
+from tests.support.audits import audit
 from tests.support.repository import DOCS
 
 SCENARIO = DOCS / "scenarios" / "two-teams.yaml"
@@ -23,7 +23,7 @@ def test_a_simulated_day_is_clean(monkeypatch):
         plan = run_cycle(cluster)
         looks.append(cluster.clock.now())
         if len(looks) % EVERY == 0:
-            found.extend(audit(cluster.documents(), Configuration(), now=cluster.clock.now()))
+            found.extend(audit(cluster.documents(), now=cluster.clock.now()))
         return plan
 
     monkeypatch.setattr(SimulatedCluster, "cycle", cycle)

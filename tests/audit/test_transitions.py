@@ -2,7 +2,6 @@
 
 import pytest
 
-from kai_py.audit.documents import audit
 from tests.audit.objects import (
     NOW,
     claim,
@@ -14,6 +13,7 @@ from tests.audit.objects import (
     pod_group,
     result,
 )
+from tests.support.audits import audit
 
 GPUS = {"nvidia.com__gpu": "8"}
 JUST_NOW = NOW - 5.0

@@ -12,7 +12,7 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from kai_py.api.records.resource_versions import encode_allocation, from_json
+from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.call_limit import CallLimit
@@ -32,6 +32,7 @@ from kai_py.watch.client import Client, PatchType
 from kai_py.watch.errors import Cause, Invalid
 from kai_py.watch.protobuf import MAGIC, PROTOBUF, encode_field, values
 from tests.support.protobuf import message_of
+from tests.support.records import from_json
 
 ODD = b'{"a": "<b>&c", "n": 1.00, "large": 123456789012345678901234567890, "none": null}'
 FINALIZER = b"resource.kubernetes.io/delete-protection"

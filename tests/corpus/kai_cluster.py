@@ -37,7 +37,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import NominatedNode, Snapshot
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
 from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
-from kai_py.snapshot.tables.pod_rules import index_of_members
+from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable, _refused_by, _selections_of
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.replacing import replace
 
@@ -109,14 +109,27 @@ def snapshot_of(cluster: Mapping, accounting) -> Snapshot:
         ),
         below_min_members=tuple(gang.key for gang in gangs if gang.stale_since is not None),
         topologies=_topologies(cluster),
-        pod_rules=index_of_members(
-            [member for gang in gangs for member in gang.members],
-            lambda member: member.state == PodState.RELEASING,
-        ),
+        pod_rules=_pod_rules(member for gang in gangs for member in gang.members),
         gpu_sharing=state.gpu_sharing,
         numa=_numa(cluster),
         terminating=tuple(m for g in gangs for m in g.members if m.state == PodState.RELEASING),
     )
+
+
+def _pod_rules(members):
+    table = PodRuleTable()
+    for each in members:
+        entry = PodEntry(
+            each.pod.namespace,
+            each.labels,
+            each.node,
+            each.state == PodState.RELEASING,
+            ours=True,
+            selections=_selections_of([each.shape]),
+            refused=_refused_by([each.shape]),
+        )
+        table.set(each.pod.uid, entry)
+    return table.snapshot()
 
 
 def _numa(cluster):

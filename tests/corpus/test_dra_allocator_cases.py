@@ -8,13 +8,14 @@ import msgspec
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import allocation_document, from_json
+from kai_py.api.records.resource_versions import allocation_document
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
+from tests.support.records import from_json
 
 TABLE = "dra-allocator-cases"
 SWITCHES = {

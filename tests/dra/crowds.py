@@ -3,12 +3,12 @@
 from hypothesis import strategies as st
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
+from tests.support.records import from_json
 
 CLASSES = {"any": from_json(DeviceClass, {"metadata": {"name": "any"}})}
 VALUES = [("int", 0), ("int", 1), ("string", "0"), ("string", "1"), ("version", "1.0.0")]

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.inventory import Inventory
 from tests.support.examples import examples
+from tests.support.records import from_json
 
 NODES = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(3))
 CLASSES = {

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.eligibility import DeviceCheck
@@ -18,6 +17,7 @@ from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
+from tests.support.records import from_json
 
 from .instances import CLASSES
 from .test_fleet import build, fleets

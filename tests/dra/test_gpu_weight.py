@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_fields
 
 from kai_py.api.gpu_share import GPU_RESOURCE, SHARE_RESOURCE
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
+from tests.support.records import from_json
 from tests.support.scenario import claiming, cluster, node, placed, pod, queue, shared
 
 NVIDIA, AMD, INTEL, EXAMPLE = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"

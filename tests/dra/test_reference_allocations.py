@@ -5,12 +5,12 @@ import pytest
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import Inventory
+from tests.support.records import from_json
 
 NODE = Node(metadata=ObjectMeta(name="n"))
 OPAQUE = {"opaque": {"driver": "d", "parameters": {"kind": "K"}}}

@@ -7,13 +7,13 @@ After a step only what must hold at every instant is looked at, on documents as 
 from collections import Counter
 from collections.abc import Iterator
 
-from kai_py.audit.documents import audit
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import controller_of, is_deleting, is_finished, name_of, uid_of
 from kai_py.embedded.node_admission import claim_names
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS
 from tests.fault_simulation.objects import queue_limits
 from tests.fault_simulation.schedule import Settings, Work
+from tests.support.audits import audit
 
 LASTING_SECONDS = 300.0
 """How long, in time without any fault, a state may last that is normal in passing."""

@@ -2,8 +2,8 @@
 
 import textwrap
 
-from kai_py.lint.check import lint
 from tests.support import yaml_text
+from tests.support.linting import lint
 
 CLAIM = """\
 apiVersion: resource.k8s.io/v1

@@ -9,8 +9,9 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.api.queue import read_queue
 from kai_py.dra.selectors.device import CELDevice
 from kai_py.dra.selectors.selector import Selector, compile_selector
-from kai_py.lint.check import lint, lint_together
+from kai_py.lint.check import lint_together
 from tests.support import yaml_text
+from tests.support.linting import lint
 from tests.support.repository import ARTICLES, EXAMPLES, needs
 
 WRITTEN = {path.name[:2]: path for path in sorted(ARTICLES.glob("*.yaml"))}

@@ -5,8 +5,9 @@ import textwrap
 import pytest
 import yaml
 
-from kai_py.lint.check import lint, lint_together
+from kai_py.lint.check import lint_together
 from tests.lint.manifests import CLAIM, JOB, POD, QUEUE, errors, fixed, hints, indented
+from tests.support.linting import lint
 
 PODS = [
     ("a claim by a near name",

@@ -5,8 +5,8 @@ import textwrap
 import pytest
 import yaml
 
-from kai_py.lint.check import lint
 from tests.lint.manifests import CLAIM, POD, errors, fixed, indented
+from tests.support.linting import lint
 
 REQUESTS = [
     ("flat", "- name: g\n  deviceClassName: c\n  count: 2\n",

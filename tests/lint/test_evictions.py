@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.lint.check import lint
+from tests.support.linting import lint
 
 JOB = """apiVersion: batch/v1
 kind: Job

@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.lint.check import lint
 from tests.support.examples import examples
+from tests.support.linting import lint
 
 EXPRESSIONS = st.sampled_from(
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.lint.check import lint
+from tests.support.linting import lint
 
 QUEUE = """
 apiVersion: scheduling.kai.io/v1alpha1

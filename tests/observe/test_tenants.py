@@ -12,13 +12,14 @@ from kai_py.observe.suggestion import (
     SuggestionStep,
     Verb,
 )
-from kai_py.observe.visibility import HIDDEN, Visibility, named_queues, own_queues
+from kai_py.observe.visibility import Visibility, named_queues, own_queues
 from kai_py.simulate.what_if import Comparison, PlacedGang
 from tests.observe.shown import Shown
 from tests.observe.tenants import ApiServer, asking, moved, pods_of
 from tests.support import scenario
 
 ANNA = {pods_of("ml")}
+HIDDEN = "a workload of another namespace"
 PATHS = (
     "/v1/state",
     "/v1/nodes?domain=",

@@ -15,7 +15,7 @@ from kai_py.api.records.core import (
     WeightedPodAffinityTerm,
 )
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
+from tests.support.records import from_json
 from tests.support.scenario import (
     Cluster,
     claim,

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.grouper import Grouper
@@ -15,6 +14,7 @@ from kai_py.plan.plan import Stage
 from kai_py.snapshot.builder import SnapshotBuilder
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
+from tests.support.records import from_json
 from tests.support.scenario import (
     START,
     Cluster,

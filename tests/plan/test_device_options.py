@@ -8,9 +8,9 @@ from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
 from tests.support.examples import examples
+from tests.support.records import from_json
 from tests.support.scenario import (
     claiming,
     cluster,

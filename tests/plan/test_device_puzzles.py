@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.spending import STEPS_PER_GANG
 from kai_py.plan.plan import Stage
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
+from tests.support.records import from_json
 from tests.support.scenario import claiming, cluster, device_class, node, placed, pod, queue
 
 DRIVER = "gpu.nvidia.com"

@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from kai_py.config import Configuration
-from kai_py.lint.check import lint
 from kai_py.simulate.object_files import ObjectsInFiles
 from kai_py.simulate.offline_plan import plan_objects
+from tests.support.linting import lint
 
 PODS = {"containers": [{"name": "main", "image": "i"}]}
 SUSPENDED = "it is suspended, so that it has no pods"

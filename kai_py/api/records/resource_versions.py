@@ -176,11 +176,6 @@ def decoder(kind: type[Kind], version: str) -> Callable[[bytes | msgspec.Raw], K
     return decode_flat
 
 
-def from_json(kind: type[Kind], document: Any, version: str = "v1") -> Kind:
-    """Convert a parsed JSON or YAML document; raises msgspec.ValidationError naming the path."""
-    return decoder(kind, version)(msgspec.json.encode(document))
-
-
 def encode_allocation(allocation: AllocationResult) -> dict[str, Any]:
     """status.allocation as JSON values, the same in v1, v1beta2 and v1beta1.
 

@@ -10,7 +10,7 @@ An event costs the labels of one pod and the terms that select it; a new term th
 label by which it is found.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -18,12 +18,10 @@ from typing import ClassVar, NamedTuple
 from msgspec import Struct
 
 from kai_py.api.records.core import PartialObjectMetadata, Pod
-from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.pod_selection import (
     DomainTerm,
     LabelPostings,
     Labels,
-    NamespaceLabels,
     Selection,
     SelectionIndex,
     refused_terms,
@@ -280,28 +278,6 @@ class _Counts:
         if self._frozen is None:
             self._frozen = PodCounts(dict(self._all), dict(self._terminating), dict(self._stuck))
         return self._frozen
-
-
-def index_of_members(
-    members: Iterable[Member],
-    is_terminating: Callable[[Member], bool],
-    namespaces: NamespaceLabels | None = None,
-) -> PodRuleIndex:
-    """The index of a cluster whose pods are ``members`` and no others."""
-    table = PodRuleTable()
-    table._namespaces.update(namespaces or {})
-    for each in members:
-        entry = PodEntry(
-            each.pod.namespace,
-            each.labels,
-            each.node,
-            is_terminating(each),
-            ours=True,
-            selections=_selections_of([each.shape]),
-            refused=_refused_by([each.shape]),
-        )
-        table.set(each.pod.uid, entry)
-    return table.snapshot()
 
 
 def _selections_of(shapes: Iterable[Shape]) -> tuple[Selection, ...]:

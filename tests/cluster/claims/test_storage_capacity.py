@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource_versions import from_json
 from kai_py.api.records.storage import (
     CSIDriver,
     CSIStorageCapacity,
@@ -20,6 +19,7 @@ from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import View, scheduled_condition
+from tests.support.records import from_json
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 SELECTED = "volume.kubernetes.io/selected-node"

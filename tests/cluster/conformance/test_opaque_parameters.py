@@ -16,7 +16,6 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from kai_py.api.records.resource_versions import from_json
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.cli.connection import cluster_client
 from kai_py.commit.api_access import ApiAccess
@@ -29,6 +28,7 @@ from tests.cluster.conformance.place import allocation, claim, pod
 from tests.support.cluster.api import Api
 from tests.support.cluster.clusters import Cluster
 from tests.support.protobuf import message_of
+from tests.support.records import from_json
 
 NUMBERS = itertools.count()
 PARAMETERS = {

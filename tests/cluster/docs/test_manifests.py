@@ -7,11 +7,11 @@ import pytest
 
 from kai_py.api.crd import queue_crd
 from kai_py.api.queue import InvalidQueueError, read_queue
-from kai_py.lint.check import lint
 from tests.support import yaml_text
 from tests.support.cluster.api import Api, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.linting import lint
 from tests.support.repository import ARTICLES, needs
 
 WRITTEN = sorted(ARTICLES.glob("0[1-6]*.yaml"))

@@ -13,7 +13,6 @@ import pytest
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource_versions import from_json
 from kai_py.api.records.storage import (
     CSINode,
     PersistentVolume,
@@ -25,6 +24,7 @@ from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import View, scheduled_condition
+from tests.support.records import from_json
 from tests.support.scenario import QUEUE, placed, queue
 from tests.support.scenario import cluster as planned
 

@@ -30,10 +30,10 @@ from kai_py.api.records.resource import (
     ResourceClaimConsumerReference,
     ResourceSlice,
 )
-from kai_py.api.records.resource_versions import from_json
 from kai_py.watch import kinds
 from tests.cluster.conformance import both_schedulers as documents
 from tests.cluster.conformance.both_schedulers import OURS, Case
+from tests.support.records import from_json
 from tests.support.scenario import Cluster, at, cluster, node, queue
 
 Json = dict[str, Any]

@@ -7,9 +7,9 @@ from kai_py.api.node_departures import DepartureRules, DepartureTreatment
 from kai_py.api.records.core import Condition
 from kai_py.api.records.node import NodeSystemInfo, Taint
 from kai_py.api.records.policy import PodDisruptionBudget
-from kai_py.api.records.resource_versions import from_json
 from kai_py.api.times import format_time
 from kai_py.relevance import affects_plan
+from tests.support.records import from_json
 from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
 
 DEPARTURE = "scheduling.kai.io/on-node-departure"

@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.dra.compute_domains import DRIVER, domain_id
 from kai_py.plan.placement.compute_domains import CLIQUE
 from kai_py.plan.plan import Action, Stage
+from tests.support.records import from_json
 from tests.support.scenario import claiming, cluster, job, node, placed, pod, queue
 
 CHANNELS = f"compute-domain-default-channel.{DRIVER}"

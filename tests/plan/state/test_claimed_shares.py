@@ -9,11 +9,11 @@ from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceCapacity, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.dra.capacity import consumed_capacity, parse_capacity
 from kai_py.dra.divisible_gpus import DivisibleGpu, share_request
 from kai_py.plan.plan import Stage
+from tests.support.records import from_json
 from tests.support.scenario import (
     cluster,
     device_class,

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueFault
+from tests.support.records import from_json
 from tests.support.scenario import (
     claim,
     claiming,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from tests.support.examples import examples
+from tests.support.records import from_json
 from tests.support.scenario import at, claim, claiming, cluster, device_class, job, node, pod, queue
 
 DRIVER = "gpu.nvidia.com"

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import PodStatus
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.records.resource_versions import from_json
 from kai_py.plan.plan import Stage
+from tests.support.records import from_json
 from tests.support.scenario import (
     at,
     claim,

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Stage
+from tests.support.records import from_json
 from tests.support.scenario import (
     cluster,
     device_class,

@@ -10,9 +10,9 @@ from kai_py.api.records.core import (
     ResourceRequirements,
 )
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.snapshot.requests import claimed_amounts
+from tests.support.records import from_json
 from tests.support.scenario import cluster, device_class, evicted, node, placed, pod, queue
 
 CPU = "dra.cpu"

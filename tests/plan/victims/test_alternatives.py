@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.records.resource_versions import from_json
+from tests.support.records import from_json
 from tests.support.scenario import (
     claiming,
     cluster,

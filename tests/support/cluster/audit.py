@@ -1,7 +1,7 @@
 """What must never be true of a cluster, asked of its API server directly."""
 
 from kai_py.api.pod_phases import FINISHED_PHASES
-from kai_py.audit.documents import audit
+from tests.support.audits import audit
 from tests.support.cluster.api import Api
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import devices_of
