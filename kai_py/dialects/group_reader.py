@@ -43,6 +43,8 @@ class GroupReader:
     """Path of the field that names the group's queue, empty if it has none."""
     priority_class: str = ""
     """Path of the field that names the group's PriorityClass, empty if it has none."""
+    unread: tuple[str, ...] = ()
+    """Paths of fields that would change the gang and that are not read."""
 
 
 def group_source(reader: GroupReader) -> GroupSource:
@@ -84,6 +86,9 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
         subgroup=reader.subgroup(chain, tree),
         problem=problem,
         settings=_settings(reader, found, context),
+        ignored_markers=tuple(
+            f"{path} of {reader.kind} {name}" for path in reader.unread if found.first_at(path)
+        ),
     )
 
 

@@ -47,6 +47,7 @@ def volcano_source(tiers: Mapping[str, str]) -> GroupSource:
             subgroup=_leaf,
             queue="spec.queue",
             priority_class="spec.priorityClassName",
+            unread=("spec.subGroupPolicy",),
         )
     )
 

@@ -162,7 +162,8 @@ class GangSpec:
     provisioning_class: str | None = None
     """Class of the ProvisioningRequest made while it waits; None: as configured."""
     ignored_markers: tuple[str, ...] = ()
-    """Other groups that the pod names without effect, because a source with precedence decided."""
+    """Groups that the pod names without effect, because a source with precedence decided, and
+    fields of its own group that are not read."""
     expected: tuple[ExpectedPods, ...] = ()
     """Pods created later, for which there must be capacity before any pod starts."""
     failure_limits: tuple[FailureLimit, ...] = ()

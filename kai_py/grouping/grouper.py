@@ -145,7 +145,7 @@ class Grouper:
         if context.queue.ignored_marker:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:
-            spec = replace(spec, ignored_markers=tuple(ignored))
+            spec = replace(spec, ignored_markers=(*spec.ignored_markers, *ignored))
         limits = failure_limits(context.chain)
         if limits:
             spec = replace(spec, failure_limits=limits)

@@ -129,3 +129,11 @@ def test_our_own_word_on_preemption_goes_before_volcanos():
     }
     [found] = Cluster(NODES, QUEUE, group(minMember=1), one).snapshot().gangs.values()
     assert found.preemptible is True
+
+
+def test_a_policy_of_subgroups_is_said_to_be_ignored():
+    policy = [{"name": "workers", "subGroupSize": 2, "matchLabelKeys": ["volcano.sh/partition-id"]}]
+    plan = Cluster(NODES, QUEUE, group(subGroupPolicy=policy), member("w0", "worker")).plan()
+    (problem,) = plan.problems
+    ignored = "ignored: spec.subGroupPolicy of PodGroup.scheduling.volcano.sh train"
+    assert ignored in problem.message
