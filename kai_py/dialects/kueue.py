@@ -1,5 +1,8 @@
 """Kueue's groups of plain pods: a label names the group, an annotation its number of pods.
 
+In later versions an annotation may name it, too. With ``pod-group-fast-admission`` Kueue admits the
+group when its first pod exists, because the others may be created by it: one pod starts it.
+
 Only for pods without an owner: Kueue also labels pods of sets, whose frameworks know better.
 Kueue's scheduling gates need no support here: a gated pod waits.
 
@@ -16,27 +19,29 @@ from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.pod_group_annotation import pod_owner
-from kai_py.grouping.pod_template import count_annotation
+from kai_py.grouping.pod_template import annotation_or_label, count_annotation
 
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 COUNT_KEY = "kueue.x-k8s.io/pod-group-total-count"
+FAST_KEY = "kueue.x-k8s.io/pod-group-fast-admission"
 TOPOLOGY_LABEL = "kueue.x-k8s.io/tas"
 
 
 def _marker(chain: OwnerChain) -> str:
     meta = chain.pod.metadata
-    name = meta.labels.get(GROUP_LABEL, "")
+    name = annotation_or_label(meta, GROUP_LABEL)
     return f'label {GROUP_LABEL} "{name}"' if name and not meta.owner_references else ""
 
 
 def _gang(context: PodContext) -> GangSpec:
     meta = context.chain.pod.metadata
     count, problem = count_annotation(meta, COUNT_KEY)
+    is_fast = meta.annotations.get(FAST_KEY) == "true"
     return GangSpec(
-        key=f"{meta.namespace}/PodGroup.kueue.x-k8s.io/{meta.labels[GROUP_LABEL]}",
+        key=f"{meta.namespace}/PodGroup.kueue.x-k8s.io/{annotation_or_label(meta, GROUP_LABEL)}",
         owner=pod_owner(context.chain),
         queue=context.queue.name,
-        tree=Subgroup(min_members=1 if count is None else count),
+        tree=Subgroup(min_members=1 if count is None or is_fast else count),
         total_pods=count or 0,
         problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
     )
