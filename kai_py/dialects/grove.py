@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
+from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
@@ -116,7 +116,7 @@ def _gang(context: PodContext) -> GangSpec:
     if not isinstance(found, Unstructured) or spec.problem:
         return spec
     spec = _with_annotated_cliques(spec, found, context.owners)
-    settings, problem = _gang_settings(found, context.chain.pod, context.owners)
+    settings, problem = _gang_settings(found, context.chain, context.owners)
     subgroup = pod.metadata.labels.get(CLIQUE_LABEL, "")
     known = subgroup in {each.name for each in spec.tree.leaves()}
     return replace(
@@ -153,17 +153,22 @@ def _with_annotated_cliques(spec: GangSpec, found: Unstructured, owners: Owners)
     )
 
 
-def _gang_settings(found: Unstructured, pod: Pod, owners: Owners) -> tuple[GangSettings, str]:
-    meta = found.metadata
+def _gang_settings(
+    found: Unstructured, chain: OwnerChain, owners: Owners
+) -> tuple[GangSettings, str]:
+    """The class that a label names, of the PodGang or from the top owner down, goes before its own.
+
+    Labels of a DynamoGraphDeployment do not reach the PodGang that is made for it.
+    """
+    meta, pod = found.metadata, chain.pod
     grace, bad_grace = first_duration(
         (keys.STALENESS_GRACE, meta.annotations.get(keys.STALENESS_GRACE))
     )
     delay, bad_delay = first_duration(
         (keys.PREEMPTION_DELAY, meta.annotations.get(keys.PREEMPTION_DELAY))
     )
-    priority_class = meta.labels.get(keys.PRIORITY_CLASS) or found.first_at(
-        "spec.priorityClassName"
-    )
+    labelled = (each.labels.get(keys.PRIORITY_CLASS) for each in (meta, *chain.metas[:0:-1]))
+    priority_class = next(filter(None, labelled), found.first_at("spec.priorityClassName"))
     reused = next(iter(entries(found.content, "spec.reuseReservationRef")), {})
     namespace = reused.get("namespace") or meta.namespace
     settings = GangSettings(

@@ -77,6 +77,31 @@ def test_a_gang_has_the_times_and_the_priority_that_it_says():
     assert (gang.priority, gang.preemptible) == (125, False)
 
 
+def test_a_label_of_the_top_owner_goes_before_the_class_of_the_gang():
+    labels = {"priorityClassName": "build", "kai.scheduler/preemptibility": "preemptible"}
+    graph = {
+        "apiVersion": "nvidia.com/v1alpha1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": "graph", "labels": labels},
+    }
+    cliques = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "set", **owned_by(graph)},
+    }
+    [member] = members("g", 1)
+    member["metadata"] |= owned_by(cliques)
+    own = pod_gang("g", 1, priorityClassName="inference")
+    gang = Cluster(QUEUE, graph, cliques, own, member).gang(KEY.format("g"))
+    assert (gang.priority, gang.preemptible) == (100, True)
+    own["metadata"]["labels"]["priorityClassName"] = "train"
+    assert Cluster(QUEUE, graph, cliques, own, member).gang(KEY.format("g")).priority == 50
+
+
+def owned_by(owner):
+    return {"ownerReferences": pod("", owner=owner)["metadata"]["ownerReferences"]}
+
+
 def test_a_scaled_gang_joins_the_clique_of_its_base():
     for there in range(3):
         cluster = Cluster(
