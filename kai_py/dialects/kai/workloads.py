@@ -224,7 +224,7 @@ def _gang_settings(
     allowed = [
         name
         for name, is_label in metadata.priority_classes(pod.spec.priority_class_name)
-        if not is_label or may_name(name, pod.metadata.namespace, owners)
+        if name and (not is_label or may_name(name, pod.metadata.namespace, owners))
     ]
     named = (*allowed, *(each.priority_class for each in defaults))
     priority_class = existing_class(named, owners) or class_of(context.chain).value
