@@ -240,10 +240,18 @@ def _unusable_reason(pod: Pod, volume: Volume, claim: PersistentVolumeClaim) -> 
 
 
 def _no_volume_reason(claim: PersistentVolumeClaim, bound: PersistentVolume | None) -> str:
-    if bound is not None:
+    """Why the volume that a claim names is not its own, or "": its author may name any volume."""
+    meta = claim.metadata
+    named = f'persistentvolumeclaim "{meta.name}" names persistentvolume "{claim.spec.volume_name}"'
+    if bound is None:
+        return f"{named}, which does not exist"
+    owner = bound.spec.claim_ref
+    if owner is None:
         return ""
-    name, volume = claim.metadata.name, claim.spec.volume_name
-    return f'persistentvolumeclaim "{name}" names persistentvolume "{volume}", which does not exist'
+    is_same = (owner.namespace, owner.name) == (meta.namespace, meta.name)
+    if is_same and (owner.uid or meta.uid) == meta.uid:
+        return ""
+    return f"{named}, which belongs to another claim"
 
 
 def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None) -> str:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import OwnerReference
+from kai_py.api.records.storage import ObjectReference
 from kai_py.api.records.volume import EphemeralVolumeSource, Volume
 from tests.plan.state.limits.volumes import bound, disks, plan, using, waiting_disk
 from tests.support.scenario import placed, pod
@@ -34,6 +35,26 @@ def test_a_claim_whose_volume_is_gone_keeps_its_pod_waiting():
         'pod default/p: persistentvolumeclaim "a" names persistentvolume "pv-a", '
         "which does not exist."
     ]
+
+
+@pytest.mark.parametrize(
+    ("owner", "starts"),
+    [
+        ({"name": "a", "namespace": "default", "uid": "claim-a"}, True),
+        ({"name": "a", "namespace": "default"}, True),
+        ({"name": "a", "namespace": "default", "uid": "an-earlier-claim"}, False),
+        ({"name": "a", "namespace": "other"}, False),
+        ({"name": "b", "namespace": "default"}, False),
+    ],
+)
+def test_a_claim_that_names_the_volume_of_another_keeps_its_pod_waiting(owner, starts):
+    claim, volume = bound("a")
+    volume = replace(volume, spec=replace(volume.spec, claim_ref=ObjectReference(**owner)))
+    said = (
+        'pod default/p: persistentvolumeclaim "a" names persistentvolume "pv-a", '
+        "which belongs to another claim."
+    )
+    assert messages(plan(claim, volume, using("p", "a"))) == ([] if starts else [said])
 
 
 @pytest.mark.parametrize("starts", [True, False])
