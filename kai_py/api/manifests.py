@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from kai_py.api.numbers import shortened
+
 MAX_CHARACTERS = 16 * 1024 * 1024
 """The longest text: an object has at most 1.5 MiB, and reading 1 MiB of YAML takes seconds."""
 
@@ -178,7 +180,12 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node) -> Any:
         """The value of a scalar; JSON writes characters beyond 16 bits as two escapes."""
-        value = self._loader.construct_object(node, deep=True)
+        try:
+            value = self._loader.construct_object(node, deep=True)
+        except (ValueError, LookupError, AttributeError):
+            # PyYAML's own errors for texts that are not what their tag says.
+            reason = f"{shortened(str(node.value))!r} cannot be read as {node.tag}"
+            raise ManifestError(node.start_mark.line + 1, reason) from None
         if isinstance(value, str) and _SURROGATE.search(value):
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value

@@ -23,6 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from kai_py.observe.dashboard import dashboard_routes
 from kai_py.observe.http_access import HttpAccess, require_access
 from kai_py.observe.http_api import Api, ApiSource
+from kai_py.observe.http_connections import KEEP_ALIVE_SECONDS, LimitedServer
 from kai_py.observe.http_forward import forward_to_leader, forwarding_session, mark_answers
 
 SHUTDOWN_SECONDS = 2.0
@@ -86,12 +87,19 @@ def _probe_response(problems: Sequence[str], notes: Sequence[str]) -> web.Respon
 async def serve(probes: Probes, access: HttpAccess, port: int) -> AsyncIterator[int]:
     """Serve until the block is left; yields the port, which the system chooses for 0."""
     runner = web.AppRunner(
-        make_app(probes, access), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
+        make_app(probes, access),
+        access_log=None,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
     )
     await runner.setup()
+    assert runner.server is not None
+    limited = LimitedServer(runner.server)
+    listening = None
     try:
-        site = web.TCPSite(runner, access.host, port)
-        await site.start()
-        yield int(runner.addresses[0][1])
+        listening = await asyncio.get_running_loop().create_server(limited, access.host, port)
+        yield int(listening.sockets[0].getsockname()[1])
     finally:
+        if listening is not None:
+            listening.close()
         await runner.cleanup()

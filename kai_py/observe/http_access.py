@@ -110,7 +110,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _without_port(host: str) -> str:
-    return host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    if host.startswith("["):
+        return host[: host.find("]") + 1]  # "" where no bracket closes it
+    return host.partition(":")[0]
 
 
 def require_access(access: HttpAccess) -> Middleware:

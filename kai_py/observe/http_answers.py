@@ -17,6 +17,10 @@ MAX_NAMESPACE = 63
 class Reader(Protocol):
     """A reader whose rights say what it sees; see ``TenantReader``."""
 
+    @property
+    def name(self) -> str:
+        """Whom all its questions come from."""
+
     async def visibility(self, view: ClusterView, asked: Collection[str] = ()) -> Visibility | None:
         """What is seen of ``view``, None if that is everything; raises ApiError."""
 

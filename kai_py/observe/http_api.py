@@ -30,6 +30,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -53,6 +54,7 @@ from kai_py.observe.http_explanations import Suggest, stream_explanations, with_
 from kai_py.observe.http_forward import REPLICA_PATH
 from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page, place_of
+from kai_py.observe.reader_limits import ReaderLimits
 from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
@@ -79,7 +81,9 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 15.0
 MIN_EVENT_INTERVAL = 0.25
-MAX_LISTENERS = 64
+MAX_LISTENERS, MAX_LISTENERS_OF_READER = 64, 16
+MAX_QUESTIONS, MAX_QUESTIONS_OF_READER = 16, 2
+"""Simulations that are waited for."""
 MAX_EXPLAINED = 64
 """Most gangs in one answer, the first ones of a queue."""
 BUILD_PAUSE_FACTOR = 3.0
@@ -109,10 +113,11 @@ class Api:
 
     def __init__(self, source: ApiSource) -> None:
         self._source = source
+        self._questions = ReaderLimits("questions", MAX_QUESTIONS, MAX_QUESTIONS_OF_READER)
+        self._streams = ReaderLimits("event streams", MAX_LISTENERS, MAX_LISTENERS_OF_READER)
         self._state: tuple[int, ClusterState | None, bytes] = (0, None, b"")
         self._build_lock = asyncio.Lock()
         self._paused_until = 0.0
-        self._listeners = 0
         self._closing = asyncio.Event()
 
     def routes(self) -> list[web.RouteDef]:
@@ -227,7 +232,8 @@ class Api:
         )
         if not explanations:
             raise web.HTTPNotFound(text=not_found_text(view, seen, subject, name))
-        suggest = self._source.suggest if parse_flag(query, "suggestions") else None
+        wants = parse_flag(query, "suggestions")
+        suggest = self._questions.limited(self._source.suggest, request) if wants else None
         if parse_flag(query, "stream", default=False):
             return await stream_explanations(request, explanations, suggest, seen)
         explanations = await with_suggestions(explanations, suggest)
@@ -246,12 +252,13 @@ class Api:
         if self._source.what_if is None:
             raise web.HTTPNotFound(text="simulation is disabled\n")
         try:
-            answer = await self._source.what_if(changes)
+            with self._questions.counted(request):
+                answer = await self._source.what_if(changes)
         except InvalidQuestionError as error:
-            raise web.HTTPBadRequest(text=f"{error}\n") from None
+            raise web.HTTPBadRequest(text=f"{printable(str(error))}\n") from None
         except (ApiError, NoAnswerError) as error:
             log.warning("what-if failed: %s", error)
-            raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
+            raise web.HTTPServiceUnavailable(text=f"{printable(str(error))}\n") from None
         if seen is not None:
             answer = tenant_comparison(as_json(answer), seen)
         return json_response(request, encode(answer))
@@ -305,23 +312,24 @@ class Api:
         return await visible_to_reader(request, self._view()) if READER in request else None
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._listeners >= MAX_LISTENERS:
-            raise web.HTTPServiceUnavailable(text="too many event streams\n")
         # A browser that reconnects sends the header, and the original query with it.
         start = request.headers.get("Last-Event-ID") or request.query.get("since")
         log = self._source.decisions
         last_sent = log.newest if start is None else _last_sent(start, log.newest)
+        try:
+            with self._streams.counted(request):
+                return await self._stream_events(request, last_sent)
+        except NoAnswerError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
+
+    async def _stream_events(self, request: web.Request, last_sent: int) -> web.StreamResponse:
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         await response.prepare(request)
-        self._listeners += 1
-        try:
+        # Otherwise the listener goes away, or what it may see is not known any more.
+        with suppress(ConnectionResetError, web.HTTPException):
             await self._stream(request, response, last_sent)
-        except (ConnectionResetError, web.HTTPException):
-            pass  # the listener went away, or what it may see is not known any more
-        finally:
-            self._listeners -= 1
         return response
 
     async def _stream(self, request: web.Request, response: web.StreamResponse, sent: int) -> None:

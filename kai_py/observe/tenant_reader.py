@@ -39,6 +39,11 @@ class TenantReader:
     user: UserInfo
     reviews: TokenReviews
 
+    @property
+    def name(self) -> str:
+        """The user's name."""
+        return self.user.username
+
     async def visibility(self, view: ClusterView, asked: Collection[str] = ()) -> Visibility | None:
         """What the reader sees of ``view``; None if that is everything; raises ApiError.
 

@@ -138,7 +138,6 @@ log = logging.getLogger(__name__)
 CACHE_SECONDS = 60.0
 SEARCH_SECONDS = 30.0
 TIMEOUT_SECONDS = 120.0
-CACHE_SIZE = 256
 UNTIL_PLACED, ADD = "until-placed", "add"
 T = TypeVar("T")
 OnPartial: TypeAlias = Callable[[object], None]
@@ -221,9 +220,10 @@ class Advisor:
                     await asyncio.to_thread(self._run_in_process, documents, query, on_partial),
                 )
             # Re-inserted at the end: the least recently used entries are dropped below.
+            # Answers can be large, and those of earlier minutes are no answers any more.
+            oldest = loop.time() - CACHE_SECONDS
+            self._cache = {asked: kept for asked, kept in self._cache.items() if kept[0] > oldest}
             self._cache[question] = cached
-            while len(self._cache) > CACHE_SIZE:
-                del self._cache[next(iter(self._cache))]
             answer: T = cached[1]
             return answer
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import yaml
 
+from kai_py.api.manifests import ManifestError, read_documents
+from kai_py.api.numbers import shortened
 from kai_py.api.queue import API_VERSION, InvalidQueueError, read_queue
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import QUEUE_API_VERSION, KaiQueue, KaiQueueSpec
@@ -119,6 +120,8 @@ def _check_kai_field(queue: Document, path: Sequence[str]) -> None:
 
 _QUEUE_FIELD = re.compile(r"(?P<queue>[^=.\[]+)(?P<path>(\.[^=.\[\]]+|\[[^\]]+\])+)=(?P<value>.*)")
 _PART = re.compile(r"\.([^=.\[\]]+)|\[([^\]]+)\]")
+MAX_SET_VALUES = 1000
+"""Values in what a field is set to, those of an anchor counted wherever it is used."""
 _NODES = re.compile(r"(?P<like>[^=]+)=(?P<count>[0-9]{1,4})")
 
 
@@ -128,9 +131,12 @@ def parse_set_queue(text: str) -> SetQueue:
     if match is None:
         raise ChangeError(f"{text}: is not of the form NAME.FIELD=VALUE")
     try:
-        value = yaml.safe_load(match["value"]) if match["value"] else None
-    except yaml.YAMLError:
-        raise ChangeError(f"{text}: the value is not YAML") from None
+        documents = read_documents(match["value"])
+    except ManifestError as error:
+        raise ChangeError(f"{shortened(text)}: the value is not YAML: {error.reason}") from None
+    if sum(each.values for each in documents) > MAX_SET_VALUES or len(documents) > 1:
+        raise ChangeError(f"{shortened(text)}: the value is not a field of a Queue")
+    value = documents[0].value if documents else None
     path = tuple(part or bracketed for part, bracketed in _PART.findall(match["path"]))
     return SetQueue(match["queue"], path, value)
 

@@ -131,3 +131,13 @@ QuotingDumper.add_implicit_resolver(
 @example({"a": "0E0"})
 def test_reads_every_value_that_yaml_can_write(document):
     assert value(yaml.dump(document, Dumper=QuotingDumper)) == document
+
+
+@pytest.mark.parametrize(
+    "scalar", ["9" * 5000, "!!int ''", "!!int abc", "!!timestamp soon", "!!bool maybe", "0x_"]
+)
+def test_a_scalar_that_is_not_what_its_tag_says_is_an_error_with_its_line(scalar):
+    with pytest.raises(ManifestError, match="cannot be read as tag") as told:
+        read_documents(f"a: 1\nb: {scalar}\n")
+    assert told.value.line == 2
+    assert len(told.value.reason) < 200

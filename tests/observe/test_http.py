@@ -1,5 +1,7 @@
+import asyncio
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 
@@ -9,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.grouping.gang import Owner
-from kai_py.observe import dashboard
+from kai_py.observe import dashboard, http_connections
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
@@ -22,6 +24,7 @@ from kai_py.observe.token_review import AccessDenial
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.observe.views import view_of
+from tests.support.patience import patience
 from tests.support.worlds import gang, world
 
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")
@@ -366,3 +369,24 @@ def test_every_file_of_the_page_is_served():
         each.name for each in folder.iterdir() if each.name.endswith((".js", ".css", ".html"))
     }
     assert shipped == {name for name, _ in dashboard.FILES.values()}
+
+
+async def test_connections_beyond_a_limit_end_the_oldest(state, monkeypatch):
+    monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 3)
+    async with serve(probes_of(state), HttpAccess("127.0.0.1"), 0) as port:
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for _, writer in opened:
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: local")
+        async with aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{port}/healthz"
+            kept = await session.get(url)
+            assert kept.status == 200
+            async with aiohttp.ClientSession() as another, another.get(url) as answer:
+                assert answer.status == 200
+            async with asyncio.timeout(patience(10)):
+                with suppress(ConnectionResetError):
+                    assert await opened[0][0].read() == b"", "the oldest is closed"
+            async with session.get(url) as answer:
+                assert answer.status == 200
+        for _, writer in opened:
+            writer.close()

@@ -15,7 +15,10 @@ def test_the_machine_itself_needs_no_token(host):
     assert HttpAccess("127.0.0.1").denial("", host) == ""
 
 
-@pytest.mark.parametrize("host", ["evil.example:8080", "", "10.0.0.1", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example:8080", "", "10.0.0.1", "127.0.0.1.evil.example", "[", "[::1", "[::1:80", "]["],
+)
 def test_loopback_under_another_name_is_refused(host):
     assert "localhost" in HttpAccess("127.0.0.1").denial("", host)
 

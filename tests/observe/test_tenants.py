@@ -1,10 +1,12 @@
 """What a user with rights in one namespace is told, and what is kept from it."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 
 import pytest
 
+from kai_py.observe import http_api
 from kai_py.observe.suggestion import (
     QueueChange,
     Suggestion,
@@ -17,6 +19,7 @@ from kai_py.simulate.what_if import Comparison, PlacedGang
 from tests.observe.shown import Shown
 from tests.observe.tenants import ApiServer, asking, moved, pods_of
 from tests.support import scenario
+from tests.support.patience import patience
 
 ANNA = {pods_of("ml")}
 HIDDEN = "a workload of another namespace"
@@ -279,3 +282,54 @@ async def test_pages_of_nodes_count_and_hold_those_that_are_shown(ask, rights, t
         assert (page["total"], [each["node"] for each in page["nodes"]]) == (total, [first])
         assert (await own(f"/v1/nodes?node={first}&limit=1"))[0] == 200
         assert (await own("/v1/nodes?node=n1"))[0] == (200 if total > 1 or first == "n1" else 404)
+
+
+class Waiting:
+    """A simulation that takes until it is released."""
+
+    def __init__(self):
+        self.begun, self.released = asyncio.Semaphore(0), asyncio.Event()
+
+    async def __call__(self, *_):
+        self.begun.release()
+        await self.released.wait()
+        return Comparison()
+
+
+async def test_one_reader_leaves_simulations_to_others(tmp_path):
+    simulation, token = Waiting(), tmp_path / "token"
+    token.write_text("of the administrator")
+    rights = ApiServer(anna=ANNA, bert={pods_of("vision")})
+    drain = "/v1/what-if?drain=n"
+    async with asking(rights, token, what_if=simulation, suggest=simulation) as ask:
+        waiting = [asyncio.ensure_future(ask("anna", f"{drain}0&n={n}")) for n in range(2)]
+        async with asyncio.timeout(patience(10)):
+            await simulation.begun.acquire()
+            await simulation.begun.acquire()
+            assert await ask("anna", f"{drain}0") == (503, "you have 2 questions already\n")
+            status, answer = await ask("anna", "/v1/explain/gang/ml/Pod/more")
+            assert status == 200
+            assert not json.loads(answer)[0]["suggestions"], "the reason is told all the same"
+            waiting.append(asyncio.ensure_future(ask("bert", f"{drain}1")))
+            await simulation.begun.acquire()
+            simulation.released.set()
+            assert [status for status, _ in await asyncio.gather(*waiting)] == [200] * 3
+            assert (await ask("anna", f"{drain}0"))[0] == 200
+
+
+async def test_no_reader_takes_all_event_streams(tmp_path, monkeypatch):
+    monkeypatch.setattr(http_api, "MAX_LISTENERS_OF_READER", 1)
+    monkeypatch.setattr(http_api, "MAX_LISTENERS", 2)
+    token = tmp_path / "token"
+    token.write_text("of the administrator")
+    rights = {"anna": ANNA, "bert": ANNA, "cora": ANNA}
+    async with asking(ApiServer(**rights), token) as ask:
+        streams = [asyncio.ensure_future(ask("anna", "/v1/events"))]
+        await asyncio.sleep(0.3)
+        assert await ask("anna", "/v1/events") == (503, "you have 1 event streams already\n")
+        streams.append(asyncio.ensure_future(ask("bert", "/v1/events")))
+        await asyncio.sleep(0.3)
+        status, told = await ask("cora", "/v1/events")
+        assert (status, "there are 2 event streams already" in told) == (503, True)
+        for each in streams:
+            each.cancel()

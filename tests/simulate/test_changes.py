@@ -173,3 +173,25 @@ def test_a_manifest_without_a_name_is_told_by_the_one_it_asks_for():
     workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta}
     with pytest.raises(ChangeError, match=r"^Workflow hello-: Workflow of .* not simulated"):
         AddObjects([workflow]).apply(simulated())
+
+
+MERGES = "{a0: &a0 {k: 1}, " + ", ".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 8)}]}}" for n in range(1, 30)
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (f"{MERGES}}}", "merges copy more than"),
+        ("9" * 5000, "cannot be read as"),
+        ("!!timestamp soon", "cannot be read as"),
+        (f"[{'1, ' * 2000}]", "is not a field of a Queue"),
+        ("1\r--- 2", "is not"),
+        ("[", "is not YAML"),
+    ],
+)
+def test_a_value_that_is_none_is_refused_at_once_and_shortly(value, said):
+    with pytest.raises(ChangeError, match=said) as told:
+        parse_set_queue(f"team.maxGPUs={value}")
+    assert len(str(told.value)) < 400
