@@ -28,7 +28,7 @@ from tests.support.records import from_json
 from tests.support.scenario import QUEUE, placed, queue
 from tests.support.scenario import cluster as planned
 
-NODES, STANDING, QUESTIONS, SEED = 5, 12, 36, 20268
+NODES, STANDING, QUESTIONS, SEED = 5, 12, 36, 20269
 ZONE, DISK = "topology.kubernetes.io/zone", "disk"
 DRIVER = "disk.example.com"
 CLAIMS = ("disk-a", "disk-b", "disk-c", "disk-d", "local-a", "local-b", "single-a", "single-b")
@@ -37,6 +37,7 @@ REASONS = (
     "max volume count",
     "PersistentVolume's node affinity",
     "ReadWriteOncePod",
+    "no available disk",
     "untolerated taint",
     "Insufficient cpu",
     "anti-affinity",
@@ -52,6 +53,14 @@ STORAGE = (
 LEFT = "disk-left"
 LOCAL = ("local-a", "local-b")
 EXCLUSIVE = ("single-a", "single-b")
+MOUNTED: tuple[Document, ...] = (
+    {"gcePersistentDisk": {"pdName": "data"}},
+    {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+    {"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2026-01.test:data", "lun": 0}},
+    {"rbd": {"monitors": ["a", "b"], "image": "data"}},
+    {"rbd": {"monitors": ["b", "c"], "image": "data", "pool": "rbd"}},
+    {"rbd": {"monitors": ["c"], "image": "data"}},
+)
 TAINTS = (
     {"key": "team", "value": "red", "effect": "NoSchedule"},
     {"key": "team", "value": "blue", "effect": "NoSchedule"},
@@ -159,6 +168,13 @@ def volume(claim: str) -> Document:
     return {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
 
 
+def mounted(chance: random.Random) -> Document:
+    """A disk without a claim."""
+    ((source, fields),) = chance.choice(MOUNTED).items()
+    read_only = {"readOnly": True} if chance.random() < 0.5 else {}
+    return {"name": "mounted", source: fields | read_only}
+
+
 def selector(chance: random.Random) -> Document:
     return {"matchLabels": {"app": chance.choice("abc")}}
 
@@ -203,6 +219,8 @@ def pod(chance: random.Random, name: str, *, ports: bool = True) -> Document:
     affinity: Document = {}
     if chance.random() < 0.6:
         spec["volumes"] = volumes(chance)
+    if chance.random() < 0.6:
+        spec["volumes"] = [*spec.get("volumes", ()), mounted(chance)]
     if chance.random() < 0.1:
         spec["nodeSelector"] = {DISK: chance.choice(("ssd", "hdd"))}
     if chance.random() < 0.8:
