@@ -151,11 +151,9 @@ def resizable_requests(charge: Mapping[str, float]) -> dict[str, float]:
     return {name: charge[name] for name in RESIZABLE if name in charge}
 
 
-def has_grown(charge: Mapping[str, float], record: Terms) -> bool:
-    """Whether a pod is charged with more CPU or memory than it was admitted with."""
-    return any(
-        charge.get(name, 0.0) > amount * (1 + 1e-9) for name, amount in record.requests.items()
-    )
+def has_grown(charge: Mapping[str, float], admitted: Mapping[str, float]) -> bool:
+    """Whether a pod is charged with more than the CPU or memory that it was ``admitted`` with."""
+    return any(charge.get(name, 0.0) > amount * (1 + 1e-9) for name, amount in admitted.items())
 
 
 def limits_of(limits: Iterable[FailureLimit]) -> dict[str, int]:

@@ -47,7 +47,8 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
         gang = _limited(gang, [(leaf, record) for (leaf, _), record in known.items()])
         if any(record.limits is not None for record in known.values()):
             gang = _with_limits(gang, records)
-        gang = _with_growth(gang, records)
+    if gang.semi_preemptible or not gang.preemptible:
+        gang = _with_growth(gang, records, admissions)
     if None in records and not gang.problem and gang.queue:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
@@ -124,13 +125,19 @@ def _admitted_tree(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Subgroup:
     return with_minimums(gang.tree, lowest_minimums(terms))
 
 
-def _with_growth(gang: Gang, records: Sequence[Terms | None]) -> Gang:
-    """``gang`` with whether its pods have outgrown what they were admitted with."""
-    grown = any(
-        record is not None and record.requests and has_grown(member.charge, record)
+def _with_growth(gang: Gang, records: Sequence[Terms | None], admissions: Admissions) -> Gang:
+    """``gang``, which is protected, with whether pods outgrew what they were admitted with."""
+    # No generator: what every pod had at first has to be noted.
+    grown = [
+        has_grown(
+            member.charge,
+            record.requests
+            if record is not None and record.requests
+            else admissions.first_requests(member.pod.uid, member.charge),
+        )
         for member, record in zip(gang.bound, records, strict=True)
-    )
-    return replace(gang, outgrown=True) if grown else gang
+    ]
+    return replace(gang, outgrown=True) if any(grown) else gang
 
 
 def _with_limits(gang: Gang, records: Sequence[Terms | None]) -> Gang:

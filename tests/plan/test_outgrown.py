@@ -1,7 +1,10 @@
 """Protected pods that are resized in place: what they gain by it is not protected."""
 
+import json
+
 import pytest
 
+from kai_py.grouping.admitted import ADMITTED_KEY
 from tests.support.admitted_work import QUEUES, bind, pod
 from tests.support.poison.document import document
 from tests.support.poison.process import Process
@@ -89,3 +92,21 @@ def test_the_requests_of_protected_pods_only_are_recorded():
     key = "scheduling.kai.io/admitted"
     assert "requests" not in free["metadata"]["annotations"][key]
     assert '"requests":{"cpu":4000.0}' in fixed["metadata"]["annotations"][key]
+
+
+@pytest.mark.parametrize("record", ["of earlier versions", "none"])
+def test_without_the_requests_in_its_record_what_was_first_seen_is_protected(record):
+    process = Process()
+    process.put(*world())
+    [running] = bind(process, [cpu_pod("a", "mine", 6, "non-preemptible")])
+    notes = running["metadata"]["annotations"]
+    admitted = json.loads(notes.pop(ADMITTED_KEY))
+    assert admitted.pop("requests")
+    if record != "none":
+        notes[ADMITTED_KEY] = json.dumps(admitted)
+    process = Process()
+    process.put(*world(), running)
+    assert evicted(process) == set()
+    resize(running, 24)
+    process.put(running)
+    assert evicted(process) == {"a"}

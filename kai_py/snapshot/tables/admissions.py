@@ -1,7 +1,8 @@
 """What the pods on nodes were admitted with, whatever their labels and annotations say now.
 
 The record on a pod decides where there is one (``grouping.admitted``). A pod without one, bound by
-an earlier version or by others, counts as it was when the first cycle saw it on its node. The keys
+an earlier version or by others, counts as it was when the first cycle saw it on its node, and so
+do the requests of one whose record, of an earlier version, does not have them. The keys
 by which pods share GPUs are frozen in the same way, for pods of every scheduler: they say what is
 in use.
 """
@@ -24,7 +25,7 @@ from kai_py.api.gpu_share import (
     shared_gpu_metadata,
 )
 from kai_py.api.records.core import Pod
-from kai_py.grouping.admitted import Terms, read_terms
+from kai_py.grouping.admitted import Terms, read_terms, resizable_requests
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 GpuKeys = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -42,6 +43,7 @@ class Admissions(PodTable):
         """Start empty."""
         self._terms: dict[str, Terms] = {}
         self._gpu_keys: dict[str, GpuKeys] = {}
+        self._first_requests: dict[str, Mapping[str, float]] = {}
 
     def terms(self, uid: str) -> Terms | None:
         """What the pod was admitted with; None if it is not known, or the pod is on no node."""
@@ -50,6 +52,16 @@ class Admissions(PodTable):
     def all_terms(self, uids: Iterable[str]) -> list[Terms | None]:
         """``terms`` of each pod."""
         return list(map(self._terms.get, uids))
+
+    def first_requests(self, uid: str, charge: Mapping[str, float]) -> Mapping[str, float]:
+        """The CPU and memory that a pod was first charged with; noted the first time.
+
+        For pods whose record does not say what they were admitted with.
+        """
+        known = self._first_requests.get(uid)
+        if known is None and charge:
+            known = self._first_requests[uid] = resizable_requests(charge)
+        return known or {}
 
     def adopt(self, uid: str, terms: Terms) -> None:
         """Count a pod on a node, which has no record, as admitted with ``terms``."""
@@ -76,6 +88,7 @@ class Admissions(PodTable):
         """The pod is on no node any more."""
         self._terms.pop(uid, None)
         self._gpu_keys.pop(uid, None)
+        self._first_requests.pop(uid, None)
         return ()
 
 
