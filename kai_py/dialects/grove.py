@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
-from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.records.unstructured import Unstructured, values_at
 from kai_py.dialects.group_reader import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
@@ -83,7 +83,8 @@ _CONSTRAINT_GROUPS = "topologyConstraintGroupConfigs.*"
 def _constraint_group(
     config: Mapping[str, Any], leaves: Mapping[str, Subgroup], topology: str
 ) -> Subgroup:
-    name, names = str(config.get("name", "")), config.get("podGroupNames") or ()
+    name = str(config.get("name", ""))
+    names = [str(each) for each in values_at(config, "podGroupNames.*")]
     location = f"spec.topologyConstraintGroupConfigs[{name}].podGroupNames"
     unknown = [each for each in names if each not in leaves]
     if unknown or not names:

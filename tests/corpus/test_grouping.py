@@ -5,6 +5,7 @@ how many of them must reach theirs and ``within`` for their common domain. Owner
 ``Kind/name``; ``pods`` lists the gang's pods by leaf.
 """
 
+import random
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,8 +23,10 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.quarantine import Quarantine, raise_failure
 from kai_py.snapshot.snapshot import Snapshot
 from tests.support import yaml_text
+from tests.support.poison.fuzz import paths
 
 CASES = sorted((Path(__file__).parent / "grouping").glob("*.yaml"))
 TABLE = RuleTable(shipped_rules())
@@ -63,6 +66,41 @@ def test_the_order_of_arrival_does_not_matter(path):
     assert told(forwards) == told(backwards)
 
 
+ABSURD = (
+    *(0, -1, 2**31, 2**63, -(2**63), 0.5, 1e308, None, True, [], {}, [None], [{}], {"a": {}}),
+    *("", "0", "-1", "9" * 5000, "1e30", "٣", "²", "-5%", "200%", "NaN", "\x00"),
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_the_fields_of_a_workload_hold_its_gang_is_told_what_is_wrong(seed):
+    """Custom resources may hold anything where their CRD does not say what they hold."""
+    chance = random.Random(seed)
+    documents = whole_objects(yaml_text.read(chance.choice(CASES).read_text()))
+    for _ in range(chance.randint(1, 4)):
+        made = chance.choice(documents)
+        below = [
+            path for part in ("spec", "status") for path in paths(made.get(part) or {}, (part,))
+        ]
+        *above, last = chance.choice(below or [("spec",)])
+        holder = made
+        for step in above:
+            holder = holder[step]
+        holder[last] = chance.choice(ABSURD)
+    # Pods and Jobs are decoded, and refused, before they are grouped.
+    readable = [each for each in documents if can_be_decoded(each)]
+    snapshot = grouped_documents(readable, quarantine=Quarantine(raise_failure))
+    assert all(gang.tree.min_pods() >= 0 for gang in snapshot.gangs.values())
+
+
+def can_be_decoded(document: Document) -> bool:
+    try:
+        record(document)
+    except (msgspec.ValidationError, TypeError):
+        return False
+    return True
+
+
 def told(snapshot):
     return {
         key: (gang.queue, gang.tree, gang.problem, by_leaf(gang), gang.owner)
@@ -80,7 +118,9 @@ def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]
 
 
 def grouped_documents(
-    documents: Iterable[Document], classes: dict[str, str] | None = None
+    documents: Iterable[Document],
+    classes: dict[str, str] | None = None,
+    quarantine: Quarantine | None = None,
 ) -> Snapshot:
     """The snapshot of objects; ``classes`` gets the workload class of each pod by its name."""
     grouping = KaiGrouping(RuleTable(shipped_rules()), KaiQueueNaming())
@@ -91,7 +131,7 @@ def grouped_documents(
             classes[pod.metadata.name] = spec.workload_class
         return spec
 
-    builder = SnapshotBuilder(identify, ClusterDevices(), lambda spec: spec)
+    builder = SnapshotBuilder(identify, ClusterDevices(), lambda spec: spec, quarantine=quarantine)
     for each in documents:
         collection, found = record(each)
         builder.apply(collection, None, found)
