@@ -376,7 +376,7 @@ class SnapshotBuilder:
         if unreadable:
             raise UnreadableError(unreadable)
         parsed = tables.parsed_pods.parse(
-            pod, ours=ours, labels_matter=tables.pod_rules.labels_matter(pod)
+            pod, ours=ours, labels_matter=ours and tables.pod_rules.labels_matter(pod)
         )
         gpus = shared_gpus_of(parsed.pod, parsed.demand, placement)
         usage = pod_usage(parsed.pod, parsed.demand, placement, gpus, ours=ours)

@@ -1,17 +1,13 @@
-"""Which pods the rules of a pod select: its terms resolved, and indexes of pods and terms by label.
+"""Which pods the rules of a pod select: its terms resolved.
 
 A term is resolved with the namespace and labels of its owner: "this pod's namespace" gets its name,
 ``matchLabelKeys`` their values. Equal resolved terms select the same pods, whichever pods own them,
 so that they are counted once.
-
-Terms and pods find each other by label: a term that requires a value of some label is looked up by
-that pair, one that requires a label by its name. Only terms that require neither are compared with
-every pod, of their namespaces if they name these.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -32,10 +28,6 @@ if TYPE_CHECKING:
 
 Labels = Mapping[str, str]
 NamespaceLabels = Mapping[str, Labels]
-Item = TypeVar("Item")
-
-MAX_INDEXED_LABELS = 1024
-"""Labels that are indexed at once; keys of labels are whatever users write into rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,7 @@ class PodSelector:
 
     def selects(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> bool:
         """Whether it selects a pod; ``namespaces``: the labels of every namespace."""
-        return self.matches_labels(labels) and self._covers(namespace, namespaces)
+        return self.matches_labels(labels) and self.covers(namespace, namespaces)
 
     def matches_labels(self, labels: Labels) -> bool:
         """Whether it selects a pod with these labels in a namespace that it covers."""
@@ -61,7 +53,8 @@ class PodSelector:
             self.other_labels is None or label_selector_matches(self.other_labels, labels)
         )
 
-    def _covers(self, namespace: str, namespaces: NamespaceLabels) -> bool:
+    def covers(self, namespace: str, namespaces: NamespaceLabels) -> bool:
+        """Whether it selects pods of a namespace at all."""
         if namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and label_selector_matches(
@@ -78,6 +71,11 @@ def selects(
 ) -> bool:
     """Whether all selectors of ``selection`` select a pod."""
     return all(each.selects(namespace, labels, namespaces) for each in selection)
+
+
+def covers(selection: Selection, namespace: str, namespaces: NamespaceLabels) -> bool:
+    """Whether all selectors of ``selection`` select pods of a namespace."""
+    return all(each.covers(namespace, namespaces) for each in selection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,154 +170,6 @@ def has_rules(affinity: Affinity | None, spread: Sequence[TopologySpreadConstrai
     return any(each and (each.required or each.preferred) for each in between) or any(
         each.when_unsatisfiable == "DoNotSchedule" for each in spread
     )
-
-
-class HasLabels(Protocol):
-    """A pod of which the labels are known."""
-
-    @property
-    def labels(self) -> Labels:
-        """Its labels."""
-        ...
-
-
-class LabelPostings(Generic[Item]):
-    """Finds the pods of a mapping by label; a label is indexed once it has been asked for."""
-
-    def __init__(self, pods: Mapping[Item, HasLabels]) -> None:
-        """``pods``: by their keys; every change comes by ``add`` and ``discard``."""
-        self._pods = pods
-        self._by_label: dict[str, dict[str, dict[Item, None]]] = {}
-
-    def add(self, item: Item, labels: Labels) -> None:
-        """A pod has come."""
-        if self._by_label:
-            for key, value in labels.items():
-                if key in self._by_label:
-                    self._by_label[key].setdefault(value, {})[item] = None
-
-    def discard(self, item: Item, labels: Labels) -> None:
-        """A pod has gone."""
-        if self._by_label:
-            for key, value in labels.items():
-                if key in self._by_label:
-                    items = self._by_label[key].get(value, {})
-                    items.pop(item, None)
-                    if not items:
-                        self._by_label[key].pop(value, None)
-
-    def candidates(self, selection: Selection) -> list[Item]:
-        """All that ``selection`` selects by label, and maybe others."""
-        pairs = _required_pairs(selection)
-        found: dict[Item, None] = {}
-        if pairs is None:
-            label = _required_label(selection)
-            if not label:
-                return list(self._pods)
-            for items in self._values(label).values():
-                found.update(items)
-        for key, value in pairs or ():
-            found.update(self._values(key).get(value, {}))
-        return list(found)
-
-    def _values(self, key: str) -> dict[str, dict[Item, None]]:
-        values = self._by_label.get(key)
-        if values is None:
-            if len(self._by_label) >= MAX_INDEXED_LABELS:
-                self._by_label.clear()
-            values = self._by_label[key] = {}
-            for item, pod in self._pods.items():
-                if key in pod.labels:
-                    values.setdefault(pod.labels[key], {})[item] = None
-        return values
-
-
-class SelectionIndex(Generic[Item]):
-    """Finds the items whose selections may select a pod."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._items: dict[Mark, dict[Item, Selection]] = {}
-
-    def add(self, item: Item, selection: Selection) -> None:
-        """Take in an item."""
-        for mark in _marks(selection):
-            self._items.setdefault(mark, {})[item] = selection
-
-    def discard(self, item: Item, selection: Selection) -> None:
-        """Forget an item."""
-        for mark in _marks(selection):
-            items = self._items.get(mark, {})
-            items.pop(item, None)
-            if not items:
-                self._items.pop(mark, None)
-
-    def selecting(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> list[Item]:
-        """The items that select a pod."""
-        return [
-            item
-            for item, selection in self._candidates(namespace, labels)
-            if selects(selection, namespace, labels, namespaces)
-        ]
-
-    def may_select(self, namespace: str, labels: Labels) -> bool:
-        """Whether any selects such a pod, whatever the labels of its namespace are."""
-        return any(
-            all(each.matches_labels(labels) for each in selection)
-            for _, selection in self._candidates(namespace, labels)
-        )
-
-    def _candidates(self, namespace: str, labels: Labels) -> list[tuple[Item, Selection]]:
-        if not self._items:
-            return []
-        found: list[tuple[Item, Selection]] = []
-        for mark in (ANYWHERE, (*ANYWHERE, namespace)):
-            found += self._items.get(mark, {}).items()
-        for pair in labels.items():
-            found += self._items.get(pair, {}).items()
-            found += self._items.get(pair[:1], {}).items()
-        return found
-
-
-Mark = tuple[str, ...]
-"""What every pod has that a selection selects, one of several: (label, value), (label,),
-("", namespace), or ``ANYWHERE`` where nothing is required."""
-ANYWHERE: Mark = ("",)
-
-
-def _marks(selection: Selection) -> Iterable[Mark]:
-    """The marks by which a selection is found; empty where nothing is selected."""
-    pairs = _required_pairs(selection)
-    if pairs is not None:
-        return pairs
-    label = _required_label(selection)
-    if label:
-        return ((label,),)
-    if selection and selection[0].namespace_selector is None:
-        return [(*ANYWHERE, namespace) for namespace in dict.fromkeys(selection[0].namespaces)]
-    return (ANYWHERE,)
-
-
-def _required_pairs(selection: Selection) -> Iterable[tuple[str, str]] | None:
-    """Pairs of label and value of which every selected pod has one; None if there are none.
-
-    Empty where nothing is selected.
-    """
-    for each in selection:
-        if each.labels is None:
-            return ()
-        if each.labels.match_labels:
-            return (min(each.labels.match_labels.items()),)
-        for wanted in each.labels.match_expressions:
-            if wanted.operator == "In":
-                return tuple(dict.fromkeys((wanted.key, value) for value in wanted.values))
-    return None
-
-
-def _required_label(selection: Selection) -> str:
-    """A label that every selected pod has, with whatever value; "" if none is known."""
-    wanted = (each for s in selection if s.labels for each in s.labels.match_expressions)
-    return next((each.key for each in wanted if each.operator == "Exists"), "")
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tests.support.admitted_work import pod, world
+from tests.support.admitted_work import GPUS, pod, world
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
 from tests.support.poison.process import Process
 
 PODS = 2000
+SMALL = {"name": "main"}
 
 
 def apart(number: int, operator: str, **more) -> dict:
@@ -30,3 +31,18 @@ def test_another_tenant_starts_beside_thousands_of_different_terms(operator, mor
         process.put(pod("other", "owner"))
         plan = process.cycle()
     assert "other" in {each.pod.name for gang in plan.placements for each in gang.pods}
+
+
+@pytest.mark.parametrize("operator", ["NotIn", "DoesNotExist"])
+def test_tenants_start_beside_thousands_of_pods_that_refuse_nearly_all(operator):
+    process = Process()
+    process.put(*world(4))
+    names = process.planner.freeze(process.now).nodes.names
+    with cpu_limit(processor_seconds(4.0)):
+        for number in range(PODS):
+            rules = apart(number, operator, namespaceSelector={}) | {"containers": [SMALL]}
+            process.put(pod(f"p-{number}", "mine", nodeName=names[number % len(names)], **rules))
+        process.put(*(pod(f"o-{n}", "owner", labels={"app": f"a{n}"}) for n in range(GPUS)))
+        process.cycle()
+        process.put(pod("late", "owner", labels={"app": "late"}))
+        process.cycle()

@@ -28,7 +28,8 @@ from kai_py.plan.state.limits.gpu_sharing import ShareReplicas
 from kai_py.plan.state.limits.node_limits import node_limits
 from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import AssumedVolumes
-from kai_py.plan.state.pod_rules import PodRuleCounts, decided_pods, evicted_pod, placed_pod
+from kai_py.plan.state.pod_decisions import decided_pods, evicted_pod, placed_pod
+from kai_py.plan.state.pod_rules import PodRuleCounts
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.undo import Trial
 from kai_py.policy.round_robin import GangCosts

@@ -1,32 +1,38 @@
 """Pods counted per term and node for rules between pods, as they are created and deleted.
 
 Two kinds of rules count. What pods of ours require or prefer of others (affinity, anti-affinity,
-topology spread) matters to these pods only: for each distinct term the pods that it selects are
-counted. What pods on nodes refuse (required anti-affinity, of any scheduler's pods) matters to the
-pods that they select: for each distinct term the pods that own it are counted. Preferred rules of
-pods that are placed already never matter.
+topology spread) matters to these pods only: for each distinct set of labels that terms require, the
+pods that have them are counted, and for each term those of them that it excludes. What pods on
+nodes refuse (required anti-affinity, of any scheduler's pods) matters to the pods that they select:
+for each distinct term the pods that own it are counted. Preferred rules of pods that are placed
+already never matter.
 
-An event costs the labels of one pod and the terms that select it; a new term the pods that have the
-label by which it is found.
+An event costs the labels of one pod, the sets of labels that it has and the terms that exclude it;
+a new term the pods that have the label by which it is found.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from kai_py.api.records.core import PartialObjectMetadata, Pod
+from kai_py.api.records.core import Pod
 from kai_py.snapshot.pod_selection import (
     DomainTerm,
-    LabelPostings,
     Labels,
     Selection,
-    SelectionIndex,
     refused_terms,
     rules_of,
-    selects,
+)
+from kai_py.snapshot.selection_index import (
+    ANY_POD,
+    Base,
+    LabelPostings,
+    SelectionIndex,
+    marks_of,
+    matches_base,
 )
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
@@ -40,15 +46,22 @@ class PodCounts(NamedTuple):
     stuck: Mapping[str, int]
 
 
+PodsByNamespace = Mapping[str, PodCounts]
+Listed = tuple[Base, str]
+"""The labels that pods must have to be counted, and their namespace, "" for any."""
+
+
 @dataclass(frozen=True)
 class PodRuleIndex:
     """Pods on nodes at one instant, as far as rules between pods count them.
 
-    ``selected``: by what selects them. ``refusing``: by the term of required anti-affinity that
-    they own; a term that only waiting pods own has no pods yet.
+    ``selected``: by what selections require. ``excluded``: those of them that a selection does not
+    select all the same, if it excludes any labels. ``refusing``: by the term of
+    required anti-affinity that they own; a term that only waiting pods own has no pods yet.
     """
 
-    selected: Mapping[Selection, PodCounts] = field(default_factory=dict)
+    selected: Mapping[Listed, PodsByNamespace] = field(default_factory=dict)
+    excluded: Mapping[Selection, PodsByNamespace] = field(default_factory=dict)
     refusing: Mapping[DomainTerm, PodCounts] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -56,11 +69,10 @@ class PodRuleIndex:
 
     @cached_property
     def terms(self) -> SelectionIndex[DomainTerm]:
-        """The terms that pods on nodes own, by the pods that they select."""
+        """The terms of ``refusing``, by the pods that they select."""
         index = SelectionIndex[DomainTerm]()
-        for term, owners in self.refusing.items():
-            if owners.all:
-                index.add(term, term.selection)
+        for term in self.refusing:
+            index.add(term, term.selection)
         return index
 
 
@@ -83,21 +95,20 @@ class PodEntry(Struct, frozen=True):
 
 
 class PodRuleTable(PodTable):
-    """Keeps a ``PodRuleIndex`` in step with pods and namespaces."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("namespaces",)
+    """Keeps a ``PodRuleIndex`` in step with pods."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._pods: dict[str, PodEntry] = {}
         self._postings = LabelPostings(self._pods)
-        self._namespaces: dict[str, Labels] = {}
-        self._selected: dict[Selection, _Counts] = {}
+        self._owners: dict[Selection, int] = {}
         self._selections = SelectionIndex[Selection]()
+        self._selected: dict[Listed, _CountsByNamespace] = {}
+        self._excluded: dict[Selection, _CountsByNamespace] = {}
         self._refusing: dict[DomainTerm, _Counts] = {}
         self._terms = SelectionIndex[DomainTerm]()
-        self._mattering: dict[str, None] = {}
-        """Pods that were found to be refused by some term: further terms make no difference."""
+        self._unrefused: dict[str, None] = {}
+        """Pods that no term was found to refuse: for others, further terms make no difference."""
         self._index: PodRuleIndex | None = None
 
     def labels_matter(self, pod: Pod) -> bool:
@@ -105,9 +116,9 @@ class PodRuleTable(PodTable):
         meta = pod.metadata
         matter = self._terms.may_select(meta.namespace, meta.labels)
         if matter:
-            self._mattering[meta.uid] = None
+            self._unrefused.pop(meta.uid, None)
         else:
-            self._mattering.pop(meta.uid, None)
+            self._unrefused[meta.uid] = None
         return matter
 
     def place(self, pod: DerivedPod) -> Uids:
@@ -130,7 +141,7 @@ class PodRuleTable(PodTable):
 
     def release(self, uid: str) -> Uids:
         """The pod is gone or finished."""
-        self._mattering.pop(uid, None)
+        self._unrefused.pop(uid, None)
         return self.set(uid, None)
 
     def set(self, uid: str, entry: PodEntry | None) -> Uids:
@@ -152,46 +163,51 @@ class PodRuleTable(PodTable):
         self._count(entry, 1)
         return self._refused_pods(new_terms, uid)
 
-    def apply(self, _kind: str, old: object | None, new: object | None) -> None:
-        """Take in the labels of a namespace; terms that select namespaces are counted again."""
-        known = new if new is not None else old
-        if not isinstance(known, PartialObjectMetadata):
-            return
-        name, labels = known.metadata.name, known.metadata.labels if new is not None else None
-        if self._namespaces.get(name) == labels:
-            return
-        self._namespaces.pop(name, None)
-        if labels is not None:
-            self._namespaces[name] = labels
-        for selection, counts in self._selected.items():
-            if any(each.namespace_selector is not None for each in selection):
-                counts.clear()
-                self._count_all(selection, counts)
-                self._index = None
-
     def snapshot(self) -> PodRuleIndex:
         """The index now; the same object while nothing that it says has changed."""
         if self._index is None:
             self._index = PodRuleIndex(
-                {selection: counts.frozen() for selection, counts in self._selected.items()},
+                {listed: counts.frozen() for listed, counts in self._selected.items()},
+                {selection: counts.frozen() for selection, counts in self._excluded.items()},
                 {term: counts.frozen() for term, counts in self._refusing.items()},
             )
         return self._index
 
     def _select(self, selection: Selection) -> None:
-        counts = self._selected.get(selection)
-        if counts is None:
-            counts = self._selected[selection] = _Counts()
-            self._selections.add(selection, selection)
-            self._count_all(selection, counts)
-            self._index = None
-        counts.owners += 1
+        owners = self._owners.get(selection, 0)
+        self._owners[selection] = owners + 1
+        if owners:
+            return
+        parts = self._selections.add(selection, selection)
+        self._index = None
+        base = parts.base
+        if base is None:
+            return
+        for scope in parts.scopes:
+            if (base, scope) not in self._selected:
+                found = (self._pods[uid] for uid in self._postings.matching(base))
+                pods = (pod for pod in found if scope in ("", pod.namespace))
+                self._selected[base, scope] = _CountsByNamespace(pods)
+        if parts.excluded:
+            excluded = (self._pods[uid] for uid in self._postings.having(parts.excluded))
+            self._excluded[selection] = _CountsByNamespace(
+                pod
+                for pod in excluded
+                if parts.may_cover(pod.namespace) and matches_base(base, pod.labels)
+            )
 
-    def _count_all(self, selection: Selection, counts: "_Counts") -> None:
-        for uid in self._postings.candidates(selection):
-            pod = self._pods[uid]
-            if pod.node and selects(selection, pod.namespace, pod.labels, self._namespaces):
-                counts.add(pod, 1)
+    def _deselect(self, selection: Selection) -> None:
+        """Count one owner of a selection less."""
+        self._owners[selection] -= 1
+        if self._owners[selection]:
+            return
+        del self._owners[selection]
+        base, _, scopes = self._selections.discard(selection)
+        self._excluded.pop(selection, None)
+        for scope in scopes:
+            if base is not None and not self._selections.has(base, scope):
+                del self._selected[base, scope]
+        self._index = None
 
     def _refuse(self, term: DomainTerm) -> bool:
         """Count one more owner of a term; whether it is the first."""
@@ -208,43 +224,54 @@ class PodRuleTable(PodTable):
         self._postings.discard(uid, pod.labels)
         self._count(pod, -1)
         for selection in pod.selections:
-            if self._selected[selection].is_last_owner():
-                del self._selected[selection]
-                self._selections.discard(selection, selection)
-                self._index = None
+            self._deselect(selection)
         for term in pod.refused:
             if self._refusing[term].is_last_owner():
                 del self._refusing[term]
-                self._terms.discard(term, term.selection)
+                self._terms.discard(term)
                 self._index = None
 
     def _count(self, pod: PodEntry, sign: int) -> None:
         if not pod.node:
             return
-        found = self._selections.selecting(pod.namespace, pod.labels, self._namespaces)
-        for selection in found:
-            self._selected[selection].add(pod, sign)
+        bases = self._selections.bases(pod.labels)
+        for counts in self._counting(pod, bases):
+            counts.add(pod, sign)
+            self._index = None
         for term in dict.fromkeys(pod.refused):
             self._refusing[term].add(pod, sign)
-        if found or pod.refused:
             self._index = None
+
+    def _counting(self, pod: PodEntry, bases: list[Base]) -> Iterator["_CountsByNamespace"]:
+        """All counts that the pod is among; ``bases``: those that it matches."""
+        for base in bases:
+            for scope in (pod.namespace, ""):
+                counts = self._selected.get((base, scope))
+                if counts is not None:
+                    yield counts
+        for selection in self._selections.excluding(pod.labels) if bases else ():
+            parts = self._selections.parts[selection]
+            if parts.base in bases and parts.may_cover(pod.namespace):
+                yield self._excluded[selection]
 
     def _refused_pods(self, terms: Iterable[DomainTerm], owner: str) -> Uids:
         """Pods of ours whose labels matter since ``owner`` came with new terms."""
         found = dict[str, None]()
         for term in terms:
-            for uid in self._postings.candidates(term.selection):
-                pod = self._pods[uid]
-                if uid in self._mattering or uid in found:
-                    continue  # its labels matter already
-                if pod.ours and all(each.matches_labels(pod.labels) for each in term.selection):
+            base = self._terms.parts[term].base
+            marks = () if base is None else marks_of(base)
+            for uid in self._unrefused if ANY_POD in marks else self._postings.having(marks):
+                pod = self._pods.get(uid)
+                if pod is None or not pod.ours or uid not in self._unrefused or uid in found:
+                    continue  # its labels matter already, or never
+                if all(each.matches_labels(pod.labels) for each in term.selection):
                     found[uid] = None
         found.pop(owner, None)
         return tuple(found)
 
 
 class _Counts:
-    """The pods of one term by node, and how many pods of ours or of others own it."""
+    """Pods by node, and how many pods of ours or of others own the term that counts them."""
 
     def __init__(self) -> None:
         self.owners = 0
@@ -252,6 +279,9 @@ class _Counts:
         self._terminating: dict[str, int] = {}
         self._stuck: dict[str, int] = {}
         self._frozen: PodCounts | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
 
     def add(self, pod: PodEntry, sign: int) -> None:
         self._frozen = None
@@ -268,15 +298,34 @@ class _Counts:
         self.owners -= 1
         return not self.owners
 
-    def clear(self) -> None:
-        self._all.clear()
-        self._terminating.clear()
-        self._stuck.clear()
-        self._frozen = None
-
     def frozen(self) -> PodCounts:
         if self._frozen is None:
             self._frozen = PodCounts(dict(self._all), dict(self._terminating), dict(self._stuck))
+        return self._frozen
+
+
+class _CountsByNamespace:
+    """Pods by namespace and node: which namespaces count is asked of their labels later."""
+
+    def __init__(self, pods: Iterable[PodEntry]) -> None:
+        self._by_namespace: dict[str, _Counts] = {}
+        self._frozen: PodsByNamespace | None = None
+        for pod in pods:
+            if pod.node:
+                self.add(pod, 1)
+
+    def add(self, pod: PodEntry, sign: int) -> None:
+        self._frozen = None
+        counts = self._by_namespace.get(pod.namespace)
+        if counts is None:
+            counts = self._by_namespace[pod.namespace] = _Counts()
+        counts.add(pod, sign)
+        if not counts:
+            del self._by_namespace[pod.namespace]
+
+    def frozen(self) -> PodsByNamespace:
+        if self._frozen is None:
+            self._frozen = {name: each.frozen() for name, each in self._by_namespace.items()}
         return self._frozen
 
 

@@ -206,7 +206,6 @@ class SnapshotTables:
             self._attachments,
             self._available_volumes,
             self._storage_capacities,
-            self.pod_rules,
         )
 
     def _pod_tables(self, schedulers: GroupSchedulers) -> PodTables:

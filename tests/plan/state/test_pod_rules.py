@@ -1,21 +1,35 @@
 """Counts kept through placements, evictions and their undo are those of a statement built so."""
 
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kai_py.api.records.core import (
     Affinity,
     LabelSelector,
+    ObjectMeta,
+    PartialObjectMetadata,
     PodAffinity,
     PodAffinityTerm,
+    SelectorRequirement,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.pod_rules import PodDecision, PodRuleCounts, evicted_pod, placed_pod
+from kai_py.plan.state.pod_decisions import (
+    PodDecision,
+    domain_counts,
+    evicted_pod,
+    placed_pod,
+)
+from kai_py.plan.state.pod_rules import PodRuleCounts
+from kai_py.policy.pod_rules import PodRules
+from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
 from tests.support.examples import examples
 from tests.support.scenario import cluster, node, placed, pod, queue
 
@@ -27,6 +41,41 @@ def term(app, key):
     return PodAffinityTerm(
         label_selector=LabelSelector(match_labels={"app": app}), topology_key=key
     )
+
+
+def others(apps, key, **namespaces):
+    """The pods of all apps but these, or without a label."""
+    excluded = SelectorRequirement(key="app", operator="NotIn", values=tuple(apps))
+    missing = SelectorRequirement(key="app", operator="DoesNotExist")
+    selector = LabelSelector(match_expressions=(excluded if apps else missing,))
+    return PodAffinityTerm(label_selector=selector, topology_key=key, **namespaces)
+
+
+def excluding_pods():
+    """Pods with terms that select all others, in two namespaces, that wait or run."""
+    team = LabelSelector(match_labels={"team": "one"})
+    everywhere = {"namespace_selector": LabelSelector()}
+    terms = (
+        others("ab", "rack", **everywhere),
+        others("a", HOST, namespace_selector=team),
+        others("", "rack", namespaces=("default", "two")),
+        others("c", HOST),
+    )
+    for at, each in enumerate(terms):
+        rules = PodAffinity(required=(each,))
+        near, apart = Affinity(pod_affinity=rules), Affinity(pod_anti_affinity=rules)
+        even = TopologySpreadConstraint(topology_key="rack", label_selector=each.label_selector)
+        for i, (namespace, app) in enumerate((("default", "a"), ("two", "b"), ("default", ""))):
+            common = {"queue": "q", "labels": {"app": app} if app else {}}
+            node_name = NODES[(at + i) % len(NODES)]
+            for each_pod in (
+                pod(f"near{at}-{i}", affinity=near, **common),
+                pod(f"apart{at}-{i}", affinity=apart, **common),
+                pod(f"even{at}-{i}", topology_spread_constraints=(even,), **common),
+                pod(f"apart{at}-{i}-runs", affinity=apart, node=node_name, **common),
+            ):
+                meta = replace(each_pod.metadata, namespace=namespace)
+                yield replace(each_pod, metadata=meta)
 
 
 def pods():
@@ -58,7 +107,8 @@ def pods():
 
 def world():
     nodes = [node(name, 64, labels={"rack": f"r{i % 2}"}) for i, name in enumerate(NODES)]
-    return cluster(nodes, queue("q", 500), list(pods())).snapshot()
+    named = PartialObjectMetadata(metadata=ObjectMeta(name="two", labels={"team": "one"}))
+    return cluster(nodes, queue("q", 500), [named], list(pods()), list(excluding_pods())).snapshot()
 
 
 SNAPSHOT = world()
@@ -97,6 +147,97 @@ def answers(counts, shapes):
             *rules.filters(shape),
         ]
     ]
+
+
+def by_comparing(snapshot, decided):
+    """A ``CountedPods`` that compares every pod with every term."""
+    on_nodes = [m for gang in snapshot.gangs.values() for m in gang.members if m.node]
+    pods_on_nodes = [
+        (m, snapshot.nodes.positions[m.node], 1, int(m.state is not PodState.RELEASING))
+        for m in on_nodes
+    ]
+
+    class Compared:
+        def counts(self, key, wanted, counted=None):
+            found = domain_counts(snapshot.nodes, key, (), (), counted)
+            for member, row, now, later in (*pods_on_nodes, *decided):
+                if wanted(member):
+                    found.add(row, now, later)
+            return found
+
+        def selected(self, term, counted=None):
+            return self.counts(term.topology_key, partial(selected_by, term), counted)
+
+        def refusing(self, shape):
+            owned = [
+                term
+                for member, *_ in (*pods_on_nodes, *decided)
+                for term in rules_of(member.shape).anti_affinity
+            ]
+            return [
+                self.counts(term.topology_key, partial(owns, term))
+                for term in dict.fromkeys(owned)
+                if selects(term.selection, shape.namespace, shape.labels, snapshot.namespaces)
+            ]
+
+    def owns(term, member):
+        return term in rules_of(member.shape).anti_affinity
+
+    def selected_by(term, member):
+        return selects(term.selection, member.pod.namespace, member.labels, snapshot.namespaces)
+
+    return Compared()
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(steps)
+def test_counts_are_those_of_comparing_every_pod_with_every_term(course):
+    decided: list[PodDecision] = []
+    kept = counts_of(decided)
+    for kind, *arguments in course:
+        news = []
+        if kind == "place":
+            which, row, capacity = arguments
+            news = [placed_pod(WAITING[i], row, capacity) for i in which]
+        elif kind == "evict":
+            member = RUNNING[arguments[0]]
+            news = [evicted_pod(member, SNAPSHOT.nodes.positions[member.node])]
+        elif kind == "ask":
+            answers(kept, [SHAPES[arguments[0]]])
+        for each in news:
+            if each.member.pod.uid not in {one.member.pod.uid for one in decided}:
+                decided.append(each)
+                if kept.is_counting:
+                    kept.add(each)
+    compared = by_comparing(SNAPSHOT, decided)
+    for term in {term: None for shape in SHAPES for term in counted_terms(shape)}:
+        assert counted(kept.selected(term)) == counted(compared.selected(term))
+    for capacity in Capacity:
+        starts_now = capacity is Capacity.IDLE
+        expected = PodRules(SNAPSHOT.nodes, SNAPSHOT.namespaces, compared, starts_now)
+        for shape in SHAPES:
+            rules = kept.rules(capacity)
+            assert rules.preference(shape).tolist() == expected.preference(shape).tolist()
+            assert filters(rules, shape) == filters(expected, shape)
+            refused = any(
+                reason.startswith("didn't satisfy") for reason, _ in filters(rules, shape)
+            )
+            assert kept.concern(shape) == bool(rules_of(shape) or refused)
+
+
+def counted_terms(shape):
+    rules = rules_of(shape)
+    yield from (DomainTerm(rules.affinity, key) for key in rules.affinity_keys)
+    yield from rules.anti_affinity
+    yield from (term for term, _ in (*rules.preferred, *rules.spread))
+
+
+def counted(counts):
+    return counts.codes.tolist(), counts.now.tolist(), counts.later.tolist()
+
+
+def filters(rules, shape):
+    return [(reason, passes.tolist()) for reason, passes in rules.filters(shape)]
 
 
 def counts_of(decided=()):
