@@ -7,6 +7,7 @@ other selections of its bases select it. Nothing compares every pod with every s
 of selections that differ only in what they exclude are a base and its exceptions.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -121,18 +122,24 @@ class LabelPostings(Generic[Item]):
         """``pods``: by their keys; every change comes by ``add`` and ``discard``."""
         self._pods = pods
         self._by_label: dict[str, dict[str, dict[Item, None]]] = {}
+        self._keys: Counter[str] | None = None
+        """How many pods have a label, once any was asked for: most labels of rules no pod has."""
 
     def add(self, item: Item, labels: Labels) -> None:
         """A pod has come."""
-        if self._by_label:
+        if self._keys is not None:
+            self._keys.update(labels.keys())
             for key, value in labels.items():
                 if key in self._by_label:
                     self._by_label[key].setdefault(value, {})[item] = None
 
     def discard(self, item: Item, labels: Labels) -> None:
         """A pod has gone."""
-        if self._by_label:
+        if self._keys is not None:
             for key, value in labels.items():
+                self._keys[key] -= 1
+                if not self._keys[key]:
+                    del self._keys[key]
                 if key in self._by_label:
                     items = self._by_label[key].get(value, {})
                     items.pop(item, None)
@@ -158,8 +165,12 @@ class LabelPostings(Generic[Item]):
         return list(found)
 
     def _values(self, key: str) -> dict[str, dict[Item, None]]:
+        if self._keys is None:
+            self._keys = Counter(key for pod in self._pods.values() for key in pod.labels)
         values = self._by_label.get(key)
         if values is None:
+            if not self._keys.get(key):
+                return {}
             if len(self._by_label) >= MAX_INDEXED_LABELS:
                 self._by_label.clear()
             values = self._by_label[key] = {}
