@@ -93,9 +93,11 @@ class SimulatedCluster:
 
         Owners that were not read are replaced by placeholders, so that their pods are no orphans.
         Owners of kinds that are not watched are followed from now on. Fields that an API server
-        always sets are completed where a document lacks them; what is no object is left out.
+        always sets are completed where a document lacks them; what is no object is left out. Of an
+        object that is there twice the last counts, as for ``kubectl apply``.
         """
-        store, kept = self.embedded.store, []
+        store = self.embedded.store
+        loaded = dict[tuple[str, str, str], tuple[str, Document]]()
         for document in self._completed(documents):
             if document["kind"] == "Pod" and is_finished(document):
                 continue
@@ -103,7 +105,8 @@ class SimulatedCluster:
             present = store.get(storage, *_key(document))
             if present is not None:
                 store.remove(storage, present)
-            kept.append((storage, document))
+            loaded[storage, *_key(document)] = storage, document
+        kept = list(loaded.values())
         self._register_kinds(kept)
         known = {document["metadata"].get("uid") for _, document in kept}
         for _, document in kept:

@@ -258,3 +258,19 @@ def test_standard_input_has_a_limit(monkeypatch):
     large = b"#" * (2 << 20)
     result = CliRunner().invoke(main.app, ["plan", "-"], obj=main.Invocation(), input=large)
     assert "is larger than" in result.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("plan",), ("audit",), ("replay",), ("what-if", "--drain", "n0", "--from")),
+        ("explain", "gang", "x", "--from"),
+    ],
+    ids=" ".join,
+)
+def test_of_an_object_that_a_file_has_twice_the_last_counts(tmp_path, command):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}}
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"items": [node, node]}))
+    code, told = run(*command, file)
+    assert code in (ExitCode.OK, ExitCode.FOUND, ExitCode.USAGE), told
