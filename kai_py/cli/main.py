@@ -165,6 +165,7 @@ def options(
 def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
     """Run the command line, called ``name``, and leave the process; a failure is one line."""
     invocation = Invocation()
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another one
@@ -189,6 +190,13 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
             _fail(message, ExitCode.USAGE, show_trace=invocation.show_trace)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
+
+
+def _open_closed_streams() -> None:
+    """Have the output streams that were closed before the start swallow what is written."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _usage(error: TyperException) -> str:

@@ -277,6 +277,7 @@ def completed(document: Document, resource: ServedResource | None) -> Document:
         meta.setdefault("namespace", "default")
     complete.setdefault("spec", {})
     complete.setdefault("status", {})
+    meta.setdefault("generation", 1)
     resource.rules.default(complete)
     return complete
 

@@ -274,3 +274,24 @@ def test_of_an_object_that_a_file_has_twice_the_last_counts(tmp_path, command):
     file.write_text(json.dumps({"items": [node, node]}))
     code, told = run(*command, file)
     assert code in (ExitCode.OK, ExitCode.FOUND, ExitCode.USAGE), told
+
+
+def test_objects_without_what_only_a_server_sets_are_reconciled(tmp_path, caplog):
+    """Manifests that were never applied have no generation, which their controllers report."""
+    pods = {"selector": {"matchLabels": {"app": "a"}}, "replicas": 1}
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c"}]}}
+    items = [
+        {"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+        for api, kind, spec in (
+            ("apps/v1", "Deployment", {**pods, "template": template}),
+            ("apps/v1", "ReplicaSet", {**pods, "template": template}),
+            ("apps/v1", "StatefulSet", {**pods, "serviceName": "a", "template": template}),
+            ("policy/v1", "PodDisruptionBudget", {"minAvailable": 1, **pods}),
+            ("v1", "Node", {}),
+        )
+    ]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"items": items}))
+    code, _ = run("what-if", "--drain", "a", "--from", file)
+    assert code in (ExitCode.OK, ExitCode.FOUND)
+    assert not [each.getMessage() for each in caplog.records if each.exc_info]

@@ -1,5 +1,6 @@
 import os
 import runpy
+import shlex
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -196,3 +197,12 @@ def test_the_package_can_be_run(monkeypatch, capsys):
         runpy.run_module("kai_py", run_name="__main__")
     assert left.value.code == 0
     assert capsys.readouterr().out.startswith("kai-py ")
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_output_that_is_closed_swallows_what_is_written(tmp_path, closed):
+    file = tmp_path / "node.yaml"
+    file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n0}}\n")
+    command = f"{shlex.join([*KAI_PY, 'lint', str(file)])} {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (ExitCode.OK, "")
