@@ -23,7 +23,11 @@ class Naive:
         for claim in self.claims:
             for request in claim["requests"]:
                 for option in request["options"]:
-                    option["all"] = [d for d in self.devices if self.selectable(option, d)]
+                    option["all"] = [
+                        d
+                        for d in self.devices
+                        if self.selectable(option, d) and self.has_room(option, d)
+                    ]
         for claim in self.claims:
             least = [
                 min(self.count(o) for o in request["options"]) for request in claim["requests"]

@@ -6,10 +6,11 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
-from kai_py.dra.device_state import DeviceState
+from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
-from kai_py.dra.identity import AllocationError
+from kai_py.dra.identity import AllocationError, DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 from tests.support.records import from_json
 
 NODE = Node(metadata=ObjectMeta(name="n"))
@@ -41,7 +42,8 @@ def one_of(name, *alternatives):
     return {"name": name, "firstAvailable": options}
 
 
-def answer(slices, *requests, features=ALL_FEATURES, class_spec=None, **devices):
+def answer(slices, *requests, features=ALL_FEATURES, class_spec=None, held=None, **devices):
+    """``held``: by name of a device, what is consumed of its capacity ``m``."""
     claim = {"metadata": {"name": "claim", "namespace": "ns"}}
     claim["spec"] = {"devices": {"requests": list(requests), **devices}}
     inventory = Inventory.of(
@@ -51,7 +53,11 @@ def answer(slices, *requests, features=ALL_FEATURES, class_spec=None, **devices)
     )
     classes = {"c": from_json(DeviceClass, {"metadata": {"name": "c"}, "spec": class_spec or {}})}
     claims = [from_json(ResourceClaim, claim)]
-    return allocate(claims, NODE, inventory, DeviceState(inventory.device), classes)
+    state = DeviceState(inventory.device)
+    for name, amount in (held or {}).items():
+        shared = DeviceAllocation(0, 1, (("m", amount * 10**9),))
+        set_device_allocation(state, DeviceID("d", "p", name), shared)
+    return allocate(claims, NODE, inventory, state, classes)
 
 
 def devices_of(outcome):
@@ -109,6 +115,28 @@ def selector(name):
 def test_a_device_with_an_empty_list_satisfies_no_constraint(kind):
     outcome = answer([piece(listing("x"))], exactly("r"), constraints=[{kind: "d/a"}])
     assert outcome == Infeasible()
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "expected"),
+    [
+        ({}, "2", ["x", "y"]),
+        ({"x": 2}, "2", ["x", "y"]),
+        ({"x": 3}, "2", ["y"]),
+        ({"x": 4}, None, ["y"]),
+        ({"x": 3, "y": 3}, "2", None),
+    ],
+)
+def test_all_are_the_devices_with_enough_capacity_left(held, asked, expected):
+    shared = [
+        device(name, allowMultipleAllocations=True, capacity={"m": {"value": "4"}})
+        for name in ("x", "y")
+    ]
+    requests = {"capacity": {"requests": {"m": asked}}} if asked else {}
+    every = exactly("r", allocationMode="All", **requests)
+    del every["exactly"]["count"]
+    outcome = answer([piece(*shared)], every, held=held)
+    assert outcome == Infeasible() if expected is None else devices_of(outcome) == expected
 
 
 def test_an_all_request_against_a_constraint_is_an_error_after_a_dead_end_too():
