@@ -111,25 +111,32 @@ class VictimReduction:
         needed = {id(unit): unit for unit in units}
         for unit in (*unneeded, *useless):
             del needed[id(unit)]
-        by_gang: dict[str, list[VictimUnit]] = {}
-        for unit in needed.values():
-            by_gang.setdefault(unit.gang.key, []).append(unit)
         must_leave = selection.must_leave(needed.values())
-        for unit in reversed(list(needed.values())):
-            if unit in must_leave:
-                continue
-            peers = by_gang[unit.gang.key]
-            if is_orphaned(unit, peers):
-                continue
-            selection.count(unit, -1.0)
-            del needed[id(unit)]
-            if selection.is_enough and self._suffice(list(needed.values())):
-                peers.remove(unit)
-                unneeded.append(unit)
-                continue
-            selection.count(unit, 1.0)
-            needed[id(unit)] = unit
+        order = [unit for unit in reversed(list(needed.values())) if unit not in must_leave]
+        unneeded += self._drop_in_runs(_Needed(selection, needed), order)
         return [unit for unit in units if id(unit) in needed], unneeded
+
+    def _drop_in_runs(self, needed: "_Needed", order: Sequence[VictimUnit]) -> list[VictimUnit]:
+        """Those of ``order`` that can stay, each judged without those before it that can.
+
+        Runs of them are dropped at once, each twice as long as the last; of a run that is needed,
+        half. A unit is kept if the run that it completes is needed.
+        """
+        dropped: list[VictimUnit] = []
+        at, size, too_many = 0, 1, 0
+        while at < len(order):
+            run, end = needed.drop(order, at, size)
+            if too_many != 1 and run and self._suffice(list(needed.units.values())):
+                dropped += run
+                at, too_many = end, max(0, too_many - len(run))
+                size = max(1, too_many // 2) if too_many else 2 * size
+                continue
+            needed.restore(run)
+            if len(run) > 1:
+                too_many, size = len(run), len(run) // 2
+            else:
+                at, size, too_many = end, 1, 0
+        return dropped
 
     def _suffice(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the request fits without units that are enough by counting."""
@@ -150,11 +157,52 @@ class VictimReduction:
                 names[placed[m.pod.uid].row] for m in self._request.members if m.pod.uid in placed
             }
         on_used = [u for u in units if any(member.node in used_nodes for member in u.members)]
-        elsewhere = [u for u in units if u not in on_used and not is_orphaned(u, on_used)]
+        on_others = [u for u in units if all(member.node not in used_nodes for member in u.members)]
+        elsewhere = [u for u in on_others if not is_orphaned(u, on_used)]
         for unit in elsewhere:
             selection.count(unit, -1.0)
-        if selection.is_enough and self._trials.fits([u for u in units if u not in elsewhere]):
+        stay = {id(unit) for unit in elsewhere}
+        if selection.is_enough and self._trials.fits([u for u in units if id(u) not in stay]):
             return elsewhere
         for unit in elsewhere:
             selection.count(unit, 1.0)
         return []
+
+
+class _Needed:
+    """The units, by ``id``, of which none is dropped; ``selection`` counts just them as evicted."""
+
+    def __init__(self, selection: VictimSelection, units: dict[int, VictimUnit]) -> None:
+        self.units, self._selection = units, selection
+        self._by_gang: dict[str, list[VictimUnit]] = {}
+        for unit in units.values():
+            self._by_gang.setdefault(unit.gang.key, []).append(unit)
+
+    def drop(self, order: Sequence[VictimUnit], at: int, size: int) -> tuple[list[VictimUnit], int]:
+        """Drop up to ``size`` units from the position ``at`` on that counting does not need.
+
+        Also returns the position after the last of them, or the end.
+        """
+        run: list[VictimUnit] = []
+        for position in range(at, len(order)):
+            unit = order[position]
+            peers = self._by_gang[unit.gang.key]
+            if is_orphaned(unit, peers):
+                continue
+            self._selection.count(unit, -1.0)
+            if not self._selection.is_enough:
+                self._selection.count(unit, 1.0)
+                continue
+            del self.units[id(unit)]
+            peers.remove(unit)
+            run.append(unit)
+            if len(run) == size:
+                return run, position + 1
+        return run, len(order)
+
+    def restore(self, run: Iterable[VictimUnit]) -> None:
+        """Take units back that were dropped."""
+        for unit in run:
+            self._selection.count(unit, 1.0)
+            self.units[id(unit)] = unit
+            self._by_gang[unit.gang.key].append(unit)
