@@ -11,6 +11,7 @@ Cost: a call per group that is asked for, and one per kind that is found, once; 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from kai_py.grouping.owner_chain import GroupKind
@@ -80,14 +81,18 @@ class OwnerKindWatcher:
 
     async def run(self) -> None:
         """Follow requested kinds until cancelled."""
+        loop = asyncio.get_running_loop()
+        looks_again = loop.time() + RETRY_SECONDS
         while True:
             self._wake.clear()
             await self._find_wanted()
-            pause = UNREACHABLE_SECONDS if self._wanted else RETRY_SECONDS
-            try:
-                async with asyncio.timeout(pause):
+            pause = UNREACHABLE_SECONDS if self._wanted else looks_again - loop.time()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, 0.0)):
                     await self._wake.wait()
-            except TimeoutError:
+            # However often pods name new kinds in the meantime.
+            if loop.time() >= looks_again:
+                looks_again = loop.time() + RETRY_SECONDS
                 self._drop_removed()
                 self._wanted |= self._refused
                 self._refused.clear()

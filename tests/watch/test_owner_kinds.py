@@ -231,3 +231,29 @@ async def test_a_kind_that_is_not_needed_any_more_is_not_looked_for_again():
     await asyncio.sleep(0.2)
     task.cancel()
     assert server.followed == []
+
+
+def test_new_kinds_that_are_named_all_the_time_do_not_keep_others_from_being_found(monkeypatch):
+    monkeypatch.setattr(owner_kinds, "RETRY_SECONDS", 60.0)
+    said = {}
+
+    def readable(kind, *, readable):
+        said[kind] = readable
+
+    async def main():
+        server = Server()
+        kinds = OwnerKindWatcher(server, server, lambda _kind: None, readable)
+        task = asyncio.ensure_future(kinds.run())
+        kinds.want(LWS)
+        await asyncio.sleep(1)
+        assert said == {LWS: False}
+        server.versions = ["v1"]
+        for number in range(20):
+            kinds.want(GroupKind("tenant.example", f"Kind{number}"))
+            await asyncio.sleep(5)
+        assert said[LWS]
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    virtual_time.run(main())
