@@ -251,7 +251,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
         "searched_in_allocate",
         "infeasible_gangs",
     }
-    who_waits = {"waiting", "postponed", "served", "due", "expected_ends"}
+    who_waits = {"waiting", "postponed", "outranked", "served", "due", "expected_ends"}
     other_actions = {"staleness_grace", "reservation_seconds", "departures", "spot"}
     results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
     results |= {"checkpoints", "checkpoint_ends", "at_risk", "starting", "failed_starts"}

@@ -95,6 +95,8 @@ class CycleState:
     """Keys of gangs that evict nothing yet because pods are about to end, and until when."""
     postponed: dict[tuple[Action, str], float] = field(default_factory=dict)
     """By action and gang key: its victims would lose too much now; when that may change."""
+    outranked: dict[str, None] = field(default_factory=dict)
+    """Keys of gangs that evict nothing, as one that may preempt them evicts nothing yet."""
     searched: dict[str, bool] = field(default_factory=dict)
     """Keys of gangs that searched for victims in this cycle, and whether probes ran out."""
     out_of_budget: Mapping[str, int] = field(default_factory=dict)
