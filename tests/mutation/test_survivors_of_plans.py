@@ -28,6 +28,7 @@ from kai_py.plan.placement.next_pods import next_request
 from kai_py.plan.placement.preferences import IDLE, MAX_SPAN, STATED, rank_nodes
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.startups import AVOIDED_SECONDS, Blame, Startups
 from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.assignment import Evicted
@@ -37,6 +38,7 @@ from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch, _TriedSet
 from kai_py.policy.fill import FillStrategy
+from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.tables.gpus import SharedGpuTable, SharedGpuUsage
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
@@ -338,7 +340,10 @@ def test_units_are_proposed_by_cost_unless_an_exact_count_began_with_them(
     costs = SimpleNamespace(of=lambda units: sum(each.cost for each in units))
     costs.of_unit = lambda unit: unit.cost
     strategy = SimpleNamespace(
-        state=SimpleNamespace(loss_rules=SimpleNamespace(by_loss=True), minimisation_budget=8),
+        state=SimpleNamespace(
+            settings=CycleSettings(loss_rules=LossRules(by_loss=True)),
+            search_budgets=SearchBudgets(0, 0, minimised_units=8),
+        ),
         gang=None,
         request=None,
         other_candidates=lambda _priority: [costly, cheap],

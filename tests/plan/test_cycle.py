@@ -7,7 +7,9 @@ from kai_py.api.records.storage import (
     StorageClass,
 )
 from kai_py.api.records.volume import ClaimVolumeSource, Volume
+from kai_py.plan.actions.registry import ACTIONS
 from kai_py.plan.plan import Stage
+from kai_py.plan.session.settings import CycleSettings
 from tests.support.scenario import (
     START,
     cluster,
@@ -331,3 +333,7 @@ def test_volume_claims_to_provision_go_with_the_placement():
     world.builder.apply("storageclasses", None, storage)
     [gang] = world.plan().placements
     assert gang.pods[0].provision == ("data",)
+
+
+def test_by_default_every_action_runs_in_its_order():
+    assert CycleSettings().actions == tuple(ACTIONS)

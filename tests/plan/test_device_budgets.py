@@ -8,9 +8,11 @@ from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.grouper import Grouper
-from kai_py.plan.cycle import CycleMemory, CycleSettings
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.plan import Stage
+from kai_py.plan.session.search_budgets import SearchBudgets
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.builder import SnapshotBuilder
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
@@ -268,8 +270,13 @@ def test_a_cycle_makes_no_more_steps_than_it_may_and_the_others_go_on():
 
 def test_only_gangs_that_are_there_are_remembered_as_cut_short():
     memory = CycleMemory(ClusterDevices(), cut_short={"default/Job/gone": 1, "default/Job/here": 2})
-    over = SimpleNamespace(searched={}, turns=SimpleNamespace(over=True), cut={"default/Job/new"})
-    memory.record_searches(over, {"default/Job/here", "default/Job/new"})
+    gangs = {"default/Job/here": None, "default/Job/new": None}
+    over = SimpleNamespace(
+        search_budgets=SearchBudgets(0, 0, cut_short={"default/Job/new"}),
+        turns=SimpleNamespace(over=True),
+        snapshot=SimpleNamespace(gangs=gangs),
+    )
+    memory.record_searches(over)
     assert memory.cut_short == {"default/Job/here": 2, "default/Job/new": 0}
 
 

@@ -7,7 +7,6 @@ from enum import Enum
 import numpy as np
 import pytest
 
-from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import BackedOff, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache, SearchFailure, SearchKey
@@ -20,6 +19,8 @@ from kai_py.plan.search_cache.inputs import (
     inputs_change,
 )
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.search_budgets import SearchBudgets
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gang_changes import GangChanges
 from kai_py.snapshot.gangs import Gang, Member
@@ -241,22 +242,11 @@ def test_gangs_that_only_wait_do_not_count():
 
 def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     """A field that is added must be put into one of these."""
-    inputs = {"snapshot", "quota", "statement", "placer", "eviction_limits", "turns"}
-    of_settings = {"max_relocated_pods", "probes_per_gang", "loss_rules", "accounting"}
-    budgets = {"probes", "minimisation_budget"}
-    order_of_gangs = {
-        "ageing",
-        "out_of_budget",
-        "cut_short",
-        "searched_in_allocate",
-        "infeasible_gangs",
-    }
-    who_waits = {"waiting", "postponed", "outranked", "served", "due", "expected_ends"}
-    other_actions = {"staleness_grace", "reservation_seconds", "departures", "spot"}
-    results = {"searched", "cut", "unschedulable", "search_cache", "backoff"}
-    results |= {"checkpoints", "checkpoint_ends", "at_risk", "starting", "failed_starts"}
-    # Nodes and devices to avoid count as they are in the snapshot.
-    results |= {"avoided_nodes", "avoided_devices"}
+    inputs = {"snapshot", "settings", "quota", "statement", "placer", "eviction_limits", "turns"}
+    inputs |= {"accounting"}
+    order_of_gangs = {"ageing", "infeasible_gangs"}
+    timing = {"waiting", "postponed", "outranked", "served", "due", "expected_ends"}
+    results = {"unschedulable", "search_cache", "backoff", "report"}
     derived = {
         "empty_nodes",
         "parts_of_cluster",
@@ -266,8 +256,12 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
         "_reclaim_min_runtimes",
         "_lowest_priorities",
     }
-    known = inputs | of_settings | budgets | order_of_gangs | who_waits | other_actions | results
-    assert {each.name for each in fields(CycleState)} == known | derived
+    known = inputs | order_of_gangs | timing | results | derived
+    assert {each.name for each in fields(CycleState)} == known | {"search_budgets", "spot"}
+    budgets = {"probes", "probes_per_gang", "minimised_units"}
+    order_of_gangs = {"out_of_probes_before", "cut_short_before", "searched_in_allocate"}
+    results = {"searched", "cut_short"}
+    assert {each.name for each in fields(SearchBudgets)} == budgets | order_of_gangs | results
 
 
 def test_nothing_is_kept_by_a_cache_that_is_disabled():

@@ -39,7 +39,7 @@ def allocate(
 ) -> None:
     """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
     solver = _AllocateSolver(state)
-    for group in in_rotation(gangs, state.cut_short):
+    for group in in_rotation(gangs, state.search_budgets.cut_short_before):
         _allocate_in_order(state, group, solver, on_unschedulable)
 
 
@@ -150,7 +150,7 @@ class _AllocateSolver:
             return None
         if self._state.turns.spending.cut_short:
             # Nothing is proven: the next cycle searches on, after all other gangs.
-            self._state.cut.add(gang.key)
+            self._state.search_budgets.cut_short.add(gang.key)
         else:
             used = before - steps.left
             self._searches.store(key, SearchFailure(probes_used=used, reason=reason))

@@ -218,7 +218,7 @@ class _BypassedGangs:
         if request is None or self._placed_count >= MAX_PREEMPTORS:
             return False
         known = gang_class(gang, request)
-        if gang.key in state.out_of_budget or known not in self._gang_classes:
+        if gang.key in state.search_budgets.out_of_probes_before or known not in self._gang_classes:
             return False
         for action in self._victim_actions:
             action(state, [gang], self._victim_pool())
@@ -226,7 +226,7 @@ class _BypassedGangs:
                 self._placed_count += 1
                 return True
         self._gang_classes.discard(known)
-        state.searched_in_allocate.add(gang.key)
+        state.search_budgets.searched_in_allocate.add(gang.key)
         return False
 
     def _victim_pool(self) -> VictimPool:

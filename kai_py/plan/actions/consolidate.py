@@ -76,7 +76,7 @@ class Consolidation(VictimStrategy):
     @property
     def max_pods(self) -> int:
         """The limit of the configuration on relocated pods."""
-        return self.state.max_relocated_pods
+        return self.state.settings.max_relocated_pods
 
     def candidates(self) -> Iterator[VictimUnit] | None:
         """Every unit once, by the cost of the cheapest of its nodes; None if none can help."""

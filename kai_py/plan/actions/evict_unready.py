@@ -31,7 +31,7 @@ PENDING_START = "and no reason is known yet"
 def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, ReadyRule]) -> None:
     """Run for every gang with pods that are not ready; ``rules``: by queue."""
     snapshot = state.snapshot
-    state.avoided_nodes = startups.avoided_nodes()
+    state.report.avoided_nodes = startups.avoided_nodes()
     # Of the others nothing is known that could be said, nor is there a time to obey.
     concerned = [
         key
@@ -77,7 +77,7 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
     failing = _failing_where_others_run(state, gang)
     nodes = tuple(dict.fromkeys(member.node for member in failing))
     devices = tuple(_devices_to_blame(state, gang, failing).items())
-    state.failed_starts[gang.key] = FailedStart(gang, rule, causes, nodes, devices)
+    state.report.failed_starts[gang.key] = FailedStart(gang, rule, causes, nodes, devices)
 
 
 def _protection(state: CycleState, gang: Gang) -> str:
@@ -148,4 +148,4 @@ def _devices(state: CycleState, member: Member) -> Iterator[DeviceKey]:
 
 
 def _note(state: CycleState, gang: Gang, message: str) -> None:
-    state.starting[gang.key] = GangStarting(gang.key, gang.owner, message)
+    state.report.starting[gang.key] = GangStarting(gang.key, gang.owner, message)

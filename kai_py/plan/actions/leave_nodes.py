@@ -92,7 +92,7 @@ def _restarts_whole(state: CycleState, gang: Gang) -> bool:
         return False
     if gang.restarts_whole is not None:
         return gang.restarts_whole
-    return state.departures.restart_whole and gang.owner.kind not in REPLACING_KINDS
+    return state.settings.departures.restart_whole and gang.owner.kind not in REPLACING_KINDS
 
 
 def _on(state: CycleState, gang: Gang, stage: DepartureStage) -> list[Member]:
@@ -115,7 +115,7 @@ def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
 
 
 def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
-    treatment = gang.on_departure or state.departures.treatment
+    treatment = gang.on_departure or state.settings.departures.treatment
     why = _why(state, leaving[0], "is about to go")
     if treatment is DepartureTreatment.GO_DOWN:
         _note(state, gang, f"{why}; the gang runs until then")
@@ -148,16 +148,16 @@ def _checkpoint(state: CycleState, gang: Gang, why: str) -> None:
     asked = [m for m in members if (m.checkpoint_by or -inf) > now - REQUEST_LIFETIME]
     if len(asked) < len(members):
         own = gang.checkpoint_grace
-        by = now + (state.departures.checkpoint_grace if own is None else own)
+        by = now + (state.settings.departures.checkpoint_grace if own is None else own)
         known = {member.pod.uid for member in asked}
         pods = tuple(m.pod for m in members if m.pod.uid not in known)
         message = f"{why}; its pods are asked to save their work"
-        state.checkpoints.append(CheckpointRequest(gang.key, gang.owner, pods, by, message))
+        state.report.checkpoints.append(CheckpointRequest(gang.key, gang.owner, pods, by, message))
         _note(state, gang, message)
         return
     waiting = [m.checkpoint_by or 0.0 for m in members if not m.checkpointed]
     if any(by > now for by in waiting):
-        state.checkpoint_ends.append(max(waiting))
+        state.report.checkpoint_ends.append(max(waiting))
         _note(state, gang, f"{why}; its pods were asked to save their work")
         return
     if _is_protected(state, gang, members, why):
@@ -212,4 +212,4 @@ def _why(state: CycleState, member: Member, what: str) -> str:
 
 
 def _note(state: CycleState, gang: Gang, message: str) -> None:
-    state.at_risk[gang.key] = GangAtRisk(gang.key, gang.owner, message)
+    state.report.at_risk[gang.key] = GangAtRisk(gang.key, gang.owner, message)

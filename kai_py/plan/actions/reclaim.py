@@ -95,7 +95,7 @@ class Reclaim(VictimStrategy):
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit] | None:
         """Those of queues above their fair share that are not partial, if lost work counts."""
-        if not self.state.loss_rules.by_loss:
+        if not self.state.settings.loss_rules.by_loss:
             return None
         reclaimable, usage = self._reclaimable_queues(), self._usage_before
         rows = compared_rows(self._reclaimer.request, self.state.quota.rules)

@@ -13,7 +13,7 @@ start first; until they exist, placeholders take their capacity, for at most the
 after the gang's first pod was bound. Placeholders are never written to the API.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 
 import numpy as np
@@ -37,19 +37,17 @@ MAX_AHEAD = 16
 """Gangs that may go before nominated ones in one cycle."""
 
 
-def resume(state: CycleState, gangs: Iterable[Gang], actions: Collection[Action]) -> None:
-    """Place those of ``gangs`` that have nominated pods, by priority and age.
-
-    ``actions``: those that are enabled.
-    """
+def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
+    """Place those of ``gangs`` that have nominated pods, by priority and age."""
     if not state.snapshot.nominations:
         return
     pending = list(state.turns.eligible(gangs))
     nominated = sorted((g for g in pending if any(_are_nominated(state, g))), key=_by_priority)
-    ahead = _waiting_ahead(state, pending, nominated) if Action.PREEMPT in actions else []
+    preempts = Action.PREEMPT in state.settings.actions
+    ahead = _waiting_ahead(state, pending, nominated) if preempts else []
     if ahead:
         pool = VictimPool(state)
-        ahead = [gang for gang in ahead if not _has_victims(state, gang, pool, actions)]
+        ahead = [gang for gang in ahead if not _has_victims(state, gang, pool)]
     for gang in _with_those_ahead(state, nominated, ahead) if ahead else nominated:
         _place(state, gang)
 
@@ -84,14 +82,12 @@ def _waiting_ahead(
     return nsmallest(MAX_AHEAD, found, key=_by_priority)
 
 
-def _has_victims(
-    state: CycleState, gang: Gang, pool: VictimPool, actions: Collection[Action]
-) -> bool:
+def _has_victims(state: CycleState, gang: Gang, pool: VictimPool) -> bool:
     """Whether any pod that runs may be evicted for the gang."""
     request = next_request(gang, state.statement, state.can_never_run)
     if request is None or state.precondition(gang) is not None:
         return False
-    kinds = [kind for kind in (Preemption, Reclaim) if kind.action in actions]
+    kinds = [kind for kind in (Preemption, Reclaim) if kind.action in state.settings.actions]
     found = (kind(state, pool, gang, request) for kind in kinds)
     return any(next(iter(each.candidates() or ()), None) is not None for each in found)
 
@@ -181,7 +177,7 @@ def reserve_expected(state: CycleState) -> None:
     """Place the existing and the expected pods of all gangs that started in part."""
     now = state.snapshot.now
     in_part = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
-    started = [gang for gang in in_part if _is_held(gang, state.reservation_seconds, now)]
+    started = [gang for gang in in_part if _is_held(gang, state.settings.reservation_seconds, now)]
     order = sorted(started, key=lambda g: (-g.priority, g.created, g.key))
     for gang in state.turns.eligible(order):
         with state.turns.of(gang):

@@ -66,7 +66,7 @@ def _gain(state: CycleState, gang: Gang, spot: Bools) -> float:
     if not isfinite(end) and not gang.checkpoint_interval:
         return 0.0
     remaining = end - now if isfinite(end) else now - gang.started
-    cost = state.loss_rules.restart_cost
+    cost = state.settings.loss_rules.restart_cost
     lost = max(lost_seconds(gang, member, now, cost) for member in members)
     return remaining * len(outside) / len(members) - state.spot.rules.price_ratio * (
         remaining * len(outside) / len(members) + lost

@@ -62,11 +62,12 @@ class _Patience(NamedTuple):
 
 
 class Turnover:
-    """The gangs of a cycle that wait for pods to end; ``patience`` in seconds."""
+    """The gangs of a cycle that wait for pods to end."""
 
-    def __init__(self, state: CycleState, actions: Sequence[Action], patience: float) -> None:
+    def __init__(self, state: CycleState) -> None:
         """No gang waits yet."""
-        self._state, self._patience = state, patience
+        self._state, self._patience = state, state.settings.patience
+        actions = state.settings.actions
         self._may_reclaim, self._may_preempt = Action.RECLAIM in actions, Action.PREEMPT in actions
         self._freed = FreedResources(state)
         self._claimed: dict[int, _Claimed] = {}
@@ -132,7 +133,7 @@ class Turnover:
         It must be within the fair share of its queue: else others would take the nodes back.
         """
         state = self._state
-        if not state.loss_rules.reserve_after or state.placer.reservations.active:
+        if not state.settings.loss_rules.reserve_after or state.placer.reservations.active:
             return
         gang = self._largest_waiting(gangs)
         if gang is None:
@@ -154,7 +155,7 @@ class Turnover:
         """The gang with the largest request of those that waited too long; of equals the oldest."""
         state, quota = self._state, self._state.quota
         total = quota.usage.total
-        since = state.snapshot.now - state.loss_rules.reserve_after
+        since = state.snapshot.now - state.settings.loss_rules.reserve_after
         found: tuple[tuple[float, float, str], Gang] | None = None
         for gang in gangs:
             if gang.waiting_since > since or not gang.preemptible or len(gang.pending) < 2:

@@ -6,7 +6,6 @@ from functools import partial
 from kai_py.plan.actions.allocate_without_bypass import allocate_without_bypass
 from kai_py.plan.actions.registry import ACTIONS, VICTIM_ACTIONS, registered_action
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
@@ -18,16 +17,15 @@ MAX_FAILURES = 16
 """Gangs for which an action may fail, and for none succeed, until it is left out of the cycle."""
 
 
-def run_actions(
-    state: CycleState, gangs: Sequence[Gang], settings: CycleSettings, turnover: Turnover | None
-) -> None:
-    """Run the actions of ``settings`` for the gangs, one after the other.
+def run_actions(state: CycleState, gangs: Sequence[Gang], turnover: Turnover | None) -> None:
+    """Run the actions of the settings for the gangs, one after the other.
 
     None runs for a gang with a precondition that does not hold, which becomes its reason.
     """
+    settings = state.settings
     in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     gangs = _placeable(state, gangs)
-    for action, tried in _actions_in_turn(state, gangs, settings):
+    for action, tried in _actions_in_turn(state, gangs):
         run: Callable[[Sequence[Gang]], None] = partial(ACTIONS[action], state)
         if action is Action.ALLOCATE and in_order:
             evicting = [VICTIM_ACTIONS[each] for each in settings.actions if each in VICTIM_ACTIONS]
@@ -84,7 +82,7 @@ def _placeable(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
 
 
 def _actions_in_turn(
-    state: CycleState, gangs: Sequence[Gang], settings: CycleSettings
+    state: CycleState, gangs: Sequence[Gang]
 ) -> Iterator[tuple[Action, list[Gang]]]:
     """The actions in their order, each with the gangs that are still pending.
 
@@ -92,6 +90,7 @@ def _actions_in_turn(
     the others after these have reclaimed: otherwise gangs that start on capacity freed by
     consolidation would be evicted in the next cycle.
     """
+    settings = state.settings
     in_order = settings.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
     splits = in_order and Action.RECLAIM in settings.actions
     unplaced, later = list(gangs), list[Gang]()

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator
 
 from kai_py.plan.cycle.memory import CycleMemory
-from kai_py.plan.cycle.settings import CycleSettings
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.min_runtime import min_runtimes
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot

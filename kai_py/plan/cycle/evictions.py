@@ -21,7 +21,7 @@ from kai_py.snapshot.admitted_gangs import can_be_suspended
 SUSPENDING_ACTIONS = (Action.PREEMPT, Action.RECLAIM, Action.CONSOLIDATE)
 
 
-def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, ...]:
+def list_evictions(state: CycleState) -> tuple[Eviction, ...]:
     """Every eviction of the cycle; a pod placed on its own node again, unchanged, stays.
 
     Not where a node is about to go: the pods of a gang that moves whole restart together.
@@ -38,7 +38,8 @@ def list_evictions(state: CycleState, *, suspend_jobs: bool) -> tuple[Eviction, 
         or victim.action is Action.DEPARTURE
         or _changes_devices(state, victim)
     ]
-    suspended = suspended_gangs(state.statement, leaving, by_default=suspend_jobs)
+    by_default = state.settings.suspend_jobs
+    suspended = suspended_gangs(state.statement, leaving, by_default=by_default)
     effects = _effects(leaving, suspended)
     return tuple(
         Eviction(

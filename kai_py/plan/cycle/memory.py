@@ -12,7 +12,6 @@ from kai_py.api.times import lies_ahead
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
 from kai_py.plan.cycle.left_out import LeftOut, queue_problems
-from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.cycle.settled import SettledCycle, SettledGang
 from kai_py.plan.explain.infeasible_demand import InfeasibleDemand
 from kai_py.plan.extensions import Extensions, queue_key
@@ -22,6 +21,7 @@ from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions, InputsHistory, SearchInputs
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import (
@@ -96,20 +96,21 @@ class CycleMemory:
         self.search_cache.start_cycle(self.search_inputs)
         self.backoff.start_cycle(self.search_inputs)
 
-    def record_searches(self, state: CycleState, pending: Collection[str]) -> None:
-        """Remember which gangs of those ``pending`` ran out of budget, and when.
+    def record_searches(self, state: CycleState) -> None:
+        """Remember which gangs ran out of budget, and when.
 
         Where the cycle ended early, gangs that were planned count as searched: others come first.
         """
-        searched = dict.fromkeys(state.searched, True) if state.turns.over else state.searched
-        kept = {k: at for k, at in self.out_of_budget.items() if k in pending and k not in searched}
+        budgets, ended_early, known = state.search_budgets, state.turns.over, state.snapshot.gangs
+        searched = dict.fromkeys(budgets.searched, True) if ended_early else budgets.searched
+        kept = {k: at for k, at in self.out_of_budget.items() if k in known and k not in searched}
         kept |= {key: self.cycle_count for key, ran_out in searched.items() if ran_out}
         self.out_of_budget = kept
         # Where the cycle did not end early every other gang had its answer.
-        cut_short = self.cut_short if state.turns.over else {}
-        left = {key: at for key, at in cut_short.items() if key in pending}
-        self.cut_short = left | dict.fromkeys(sorted(state.cut), self.cycle_count)
-        self.is_unfinished = bool(state.cut) or state.turns.over
+        cut_short = self.cut_short if ended_early else {}
+        left = {key: at for key, at in cut_short.items() if key in known}
+        self.cut_short = left | dict.fromkeys(sorted(budgets.cut_short), self.cycle_count)
+        self.is_unfinished = bool(budgets.cut_short) or ended_early
         self.cycle_count += 1
 
     def set_aside_at(self, snapshot: Snapshot) -> frozenset[str]:

@@ -12,7 +12,6 @@ from kai_py.plan.cycle.left_out import (
     without,
 )
 from kai_py.plan.cycle.memory import CycleMemory
-from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.extensions import Extensions, step_key
 from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
@@ -20,6 +19,8 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.scoring import scoring_of
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.search_budgets import SearchBudgets
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import ReadyRule, with_avoided_nodes
 from kai_py.plan.session.turns import CycleOverLimitError, CycleWatch, Turns
@@ -179,26 +180,24 @@ def open_session(
     )
     return CycleState(
         snapshot,
+        settings,
         quota,
         statement,
         placer,
         _turns(memory, statement, watch, extensions),
-        probes=settings.victim_probes,
-        probes_per_gang=settings.victim_probes_per_gang,
-        max_relocated_pods=settings.max_relocated_pods,
-        staleness_grace=settings.staleness_grace,
+        SearchBudgets(
+            settings.victim_probes,
+            settings.victim_probes_per_gang,
+            out_of_probes_before=memory.out_of_budget,
+            cut_short_before=memory.cut_short,
+        ),
         accounting=memory.devices.accounting,
         empty_nodes=memory.empty_nodes,
         eviction_limits=_eviction_limits(snapshot, settings, memory),
-        loss_rules=settings.loss_rules,
-        departures=settings.departures,
         served=memory.served,
         due=memory.due,
         expected_ends=ends,
         ageing=ageing,
-        out_of_budget=memory.out_of_budget,
-        cut_short=memory.cut_short,
-        reservation_seconds=settings.reservation_seconds,
         search_cache=memory.search_cache,
         backoff=memory.backoff,
         infeasible_gangs=memory.infeasible.gangs,

@@ -64,7 +64,7 @@ def build_plan(
                 Nomination(assignment.gang.key, assignment.member.pod, names[assignment.row])
             )
     found = step("problems", object_problems, state.snapshot, inventory)
-    holds = step("holds", capacity_holds, state.snapshot, state.reservation_seconds)
+    holds = step("holds", capacity_holds, state.snapshot, state.settings.reservation_seconds)
     spares = step("spares", _spares, state) or {}
     shares = step("queue shares", queue_shares, state, pending_by_queue, spares)
     return Plan(
@@ -76,12 +76,12 @@ def build_plan(
         problems=(*(found or ()), *problems),
         admissions=admissions,
         holds=holds or (),
-        checkpoints=tuple(state.checkpoints),
-        at_risk=tuple(state.at_risk.values()),
+        checkpoints=tuple(state.report.checkpoints),
+        at_risk=tuple(state.report.at_risk.values()),
         promised_nodes=tuple(names[row] for row in sorted(promised)),
-        starting=tuple(state.starting.values()),
-        avoided_nodes=state.avoided_nodes,
-        avoided_devices=state.avoided_devices,
+        starting=tuple(state.report.starting.values()),
+        avoided_nodes=state.report.avoided_nodes,
+        avoided_devices=state.report.avoided_devices,
         set_aside=tuple(state.turns.failed.values()),
         failed_extensions=tuple(state.turns.extensions.failed.values()),
     )

@@ -23,7 +23,6 @@ from kai_py.plan.cycle.evictions import list_evictions
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.opening import open_cycle
 from kai_py.plan.cycle.outcome import build_plan, gang_placements, with_failures
-from kai_py.plan.cycle.settings import CycleSettings
 from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
 from kai_py.plan.cycle.unplaced import list_unplaced
 from kai_py.plan.explain.infeasible import explain_infeasible
@@ -32,6 +31,7 @@ from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Eviction, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules
 from kai_py.plan.session.turns import CycleWatch, Unwatched
 from kai_py.plan.state.pending_gangs import PendingGangs
@@ -52,10 +52,10 @@ def run_cycle(
     pending, step = memory.pending.all, state.turns.step
     ready, ready_keys = _ready_gangs(state, memory.pending)
     _evict_failing(state, memory.startups, ready_times)
-    turnover = step("turnover", Turnover, state, settings.actions, settings.patience)
+    turnover = step("turnover", Turnover, state)
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", reserve_expected, state)
-    step("resume", resume, state, ready, settings.actions)
+    step("resume", resume, state, ready)
     # 3. Gangs that have waited too long get nodes reserved as they drain. Those whose answer of the
     #    last cycle still holds get no turn.
     step("reserve", reserve, state, _waiting(state, ready))
@@ -69,15 +69,15 @@ def run_cycle(
         step("turnover", turnover.reserve_for_largest, _waiting(state, ready))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
     #    priority allow; at last, gangs below minMember for too long are evicted.
-    run_actions(state, ready, settings, turnover)
+    run_actions(state, ready, turnover)
     step("return to spot nodes", return_to_spot, state)
-    _explain(state, [gang for gang in ready if gang.key in state.unschedulable], settings)
+    _explain(state, [gang for gang in ready if gang.key in state.unschedulable])
     is_settled = _decision_count(state) == decided and _is_proven(state)
     if settled and not is_settled:
         # Answers that were taken over may be wrong now; memory has none left, so all get a turn.
         return run_cycle(snapshot, settings, memory, watch)
     step("report reservations", report_reservations, state)
-    step("record searches", memory.record_searches, state, state.snapshot.gangs)
+    step("record searches", memory.record_searches, state)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = step("admit", admit, state, pending, memory.pending.gated) or ()
     placements = gang_placements(state)
@@ -88,7 +88,7 @@ def run_cycle(
         state,
         memory.devices.inventory,
         placements=placements,
-        evictions=_record_decisions(state, settings, memory, ready_times),
+        evictions=_record_decisions(state, memory, ready_times),
         admissions=admitted,
         unplaced=_unplaced(state, pending, settled, repeated),
         pending_by_queue=memory.pending.by_queue,
@@ -96,8 +96,8 @@ def run_cycle(
     )
     step("conclude", state.statement.conclude)
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
-        finished = FinishedCycle(begun, ready_keys, settled, plan, settings.victim_probes)
-        memory.settled = repeated or step("settle", _settle, state, finished, settings, memory)
+        finished = FinishedCycle(begun, ready_keys, settled, plan)
+        memory.settled = repeated or step("settle", _settle, state, finished, memory)
     return with_failures(plan, state.turns)
 
 
@@ -124,11 +124,9 @@ def _are_all(
     return bool(settled) and len(settled) == len(pending) == len(last.gangs)
 
 
-def _settle(
-    state: CycleState, finished: FinishedCycle, settings: CycleSettings, memory: CycleMemory
-) -> SettledCycle | None:
+def _settle(state: CycleState, finished: FinishedCycle, memory: CycleMemory) -> SettledCycle | None:
     """The answers of the cycle; None where they change with time."""
-    return settle(state, finished, next_deadline(state.snapshot, settings, memory))
+    return settle(state, finished, next_deadline(state.snapshot, state.settings, memory))
 
 
 def _unplaced(
@@ -145,16 +143,15 @@ def _unplaced(
 
 def _record_decisions(
     state: CycleState,
-    settings: CycleSettings,
     memory: CycleMemory,
     ready_times: Mapping[str, ReadyRule],
 ) -> tuple[Eviction, ...]:
     """The evictions; they and what else a later cycle needs are remembered."""
-    step, startups, failed = state.turns.step, memory.startups, state.failed_starts.values()
-    listed = step("evictions", list_evictions, state, suspend_jobs=settings.suspend_jobs) or ()
+    step, startups, failed = state.turns.step, memory.startups, state.report.failed_starts.values()
+    listed = step("evictions", list_evictions, state) or ()
     step("record evictions", memory.record_evictions, state, listed)
     avoided = step("record starts", startups.record, failed, state.snapshot.now)
-    state.avoided_devices = avoided or ()
+    state.report.avoided_devices = avoided or ()
     memory.wake_at = step("next end", _next_end, state, startups, ready_times)
     return listed
 
@@ -193,13 +190,13 @@ def _is_proven(state: CycleState) -> bool:
     return not (state.is_unfinished or state.placer.reservations.active)
 
 
-def _explain(state: CycleState, pending: Sequence[Gang], settings: CycleSettings) -> None:
+def _explain(state: CycleState, pending: Sequence[Gang]) -> None:
     """Add to the unschedulable reasons what only the state after all actions shows."""
     step = state.turns.step
     step("explain what is infeasible", explain_infeasible, state, pending)
     step("explain names", explain_unresolved_names, state, pending)
     short = without_victims(state, pending)
-    step("explain protections", explain_protections, state, short, settings.actions)
+    step("explain protections", explain_protections, state, short)
     step("explain what waits", explain_postponed, state, pending)
     step("explain spot nodes", explain_fallback, state, pending)
 
@@ -211,7 +208,7 @@ def _next_end(
 
     Seconds since the epoch; None if no gang waits for a known time.
     """
-    ends = [*state.waiting.values(), *state.eviction_limits.ends]
-    ends += (*state.postponed.values(), *state.checkpoint_ends, *state.spot.fallback_at.values())
+    ends = [*state.waiting.values(), *state.postponed.values(), *state.eviction_limits.ends]
+    ends += (*state.report.checkpoint_ends, *state.spot.fallback_at.values())
     ends += startups.wake_at(state.snapshot, ready_times)
     return min(ends, default=None)

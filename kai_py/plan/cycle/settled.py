@@ -134,7 +134,7 @@ class SettledCycle:
 
     def charge(self, state: CycleState) -> None:
         """Charge the budgets of a cycle with what finding the answers cost."""
-        state.probes -= self.probes
+        state.search_budgets.probes -= self.probes
         state.placer.search_steps.spend(self.steps)
         state.eviction_limits.protected_by.update(self.protected_by)
 
@@ -183,7 +183,7 @@ def _share_refusal(
     request, queue = state.next_request(gang), state.quota.queue_of(gang)
     if request is None or queue is None or not has_fixed_cost(request):
         return None
-    if gang.semi_preemptible or (state.loss_rules.reserve_after and len(gang.pending) > 1):
+    if gang.semi_preemptible or (state.settings.loss_rules.reserve_after and len(gang.pending) > 1):
         return None
     cost = state.request_cost(gang)
     key = queue, gang.preemptible, cost.tobytes()
@@ -222,14 +222,13 @@ class FinishedCycle:
     """A cycle whose actions decided nothing after ``decisions``.
 
     ``ready``: keys of the gangs that could have a turn. ``settled``: answers taken over from the
-    last cycle. ``probe_budget``: of all searches for victims.
+    last cycle.
     """
 
     decisions: Decisions
     ready: Set[str]
     settled: Mapping[str, SettledGang]
     plan: Plan
-    probe_budget: int
 
 
 def settle(state: CycleState, finished: FinishedCycle, until: float | None) -> SettledCycle | None:
@@ -246,7 +245,7 @@ def settle(state: CycleState, finished: FinishedCycle, until: float | None) -> S
         state.snapshot.now,
         math.inf if until is None else until,
         _settled_gangs(state, pending, finished),
-        finished.probe_budget - state.probes,
+        state.settings.victim_probes - state.search_budgets.probes,
         MAX_STEPS_PER_CYCLE - state.placer.search_steps.left,
         dict(state.eviction_limits.protected_by),
         gangs,

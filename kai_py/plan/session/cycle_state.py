@@ -8,14 +8,6 @@ from functools import cached_property, partial
 from heapq import nsmallest
 from typing import NamedTuple
 
-from kai_py.api.node_departures import DEFAULT_DEPARTURE_RULES, DepartureRules
-from kai_py.plan.observations import (
-    AvoidedDevice,
-    AvoidedNode,
-    CheckpointRequest,
-    GangAtRisk,
-    GangStarting,
-)
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
 from kai_py.plan.placement.reasons import UNEXPLAINED, Unschedulable
@@ -24,8 +16,10 @@ from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions
 from kai_py.plan.session.outgrown import as_victim
+from kai_py.plan.session.running_gangs import RunningGangsReport
+from kai_py.plan.session.search_budgets import SearchBudgets
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
-from kai_py.plan.session.startups import FailedStart
 from kai_py.plan.session.turns import Turns
 from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_limits import EvictionLimits
@@ -33,7 +27,6 @@ from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.fairness_rules import CountedDemand
-from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.workload import frequent_shapes
@@ -61,34 +54,30 @@ class CycleState:
     """Mutable for the length of one cycle; actions decide only through ``statement``."""
 
     snapshot: Snapshot
+    settings: CycleSettings
     quota: Quota
     statement: Statement
     placer: Placer
     turns: Turns
     """The turns of the gangs, so that a failure in one affects no other."""
-    probes: int
-    """Trial placements that searches for victims may still make in this cycle."""
-    probes_per_gang: int
-    """Trial placements that one search may make."""
-    max_relocated_pods: int
-    """Pods that may be relocated for one gang."""
-    staleness_grace: float
-    """Seconds for which a gang may run below minMember, unless it says so itself."""
-    reservation_seconds: float
-    """For how long capacity is kept for pods of a gang that are still to come."""
+    search_budgets: SearchBudgets
     eviction_limits: EvictionLimits
     accounting: Accounting
     empty_nodes: EmptyNodes
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
-    loss_rules: LossRules = NO_LOSS_RULES
     served: ServedShare = field(default_factory=ServedShare)
     """How much of their fair shares queues have got over time."""
     due: DueTimes = field(default_factory=DueTimes)
     """Since when pending gangs are due what they request."""
-    minimisation_budget: int = 32_768
-    """Units that may still be considered to find cheaper victims."""
+    search_cache: SearchCache = field(default_factory=SearchCache)
+    backoff: SearchBackoff = field(default_factory=SearchBackoff)
+    spot: CycleSpot = NO_SPOT
+    """Use of spot nodes."""
+    infeasible_gangs: Collection[str] = frozenset()
+    """Keys of gangs that do not fit even on empty nodes."""
 
+    report: RunningGangsReport = field(default_factory=RunningGangsReport)
     unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
     """Gang key to what stops it."""
     waiting: dict[str, float] = field(default_factory=dict)
@@ -97,39 +86,6 @@ class CycleState:
     """By action and gang key: its victims would lose too much now; when that may change."""
     outranked: dict[str, None] = field(default_factory=dict)
     """Keys of gangs that evict nothing, as one that may preempt them evicts nothing yet."""
-    searched: dict[str, bool] = field(default_factory=dict)
-    """Keys of gangs that searched for victims in this cycle, and whether probes ran out."""
-    out_of_budget: Mapping[str, int] = field(default_factory=dict)
-    """Gang key to the last cycle in which its search ran out of probes."""
-    searched_in_allocate: set[str] = field(default_factory=set)
-    """Keys of gangs that have searched for victims at their turn of allocate."""
-    cut: set[str] = field(default_factory=set)
-    """Keys of gangs for which the budget of device searches did not suffice in this cycle."""
-    cut_short: Mapping[str, int] = field(default_factory=dict)
-    """Gang key to the last cycle in which that budget did not suffice."""
-    search_cache: SearchCache = field(default_factory=SearchCache)
-    backoff: SearchBackoff = field(default_factory=SearchBackoff)
-
-    departures: DepartureRules = DEFAULT_DEPARTURE_RULES
-    """How gangs on nodes that are about to go are treated."""
-    at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
-    """Gangs on nodes that are about to go, by key."""
-    checkpoints: list[CheckpointRequest] = field(default_factory=list)
-    """Requests to save work."""
-    checkpoint_ends: list[float] = field(default_factory=list)
-    """Until when pods were asked before to save their work, seconds since the epoch."""
-    spot: CycleSpot = NO_SPOT
-    """Use of spot nodes."""
-    starting: dict[str, GangStarting] = field(default_factory=dict)
-    """Gangs whose pods are not ready, by key."""
-    failed_starts: dict[str, FailedStart] = field(default_factory=dict)
-    """Gangs that are evicted because their pods are not ready, by key."""
-    avoided_nodes: tuple[AvoidedNode, ...] = ()
-    """Nodes on which pods of several gangs did not get ready."""
-    avoided_devices: tuple[AvoidedDevice, ...] = ()
-    """Devices with which pods of several gangs did not get ready."""
-    infeasible_gangs: Collection[str] = frozenset()
-    """Keys of gangs that do not fit even on empty nodes."""
 
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
@@ -142,9 +98,8 @@ class CycleState:
     @property
     def is_unfinished(self) -> bool:
         """Whether a search, or the cycle, ended before all was known."""
-        ran_out = any(self.searched.values()) or bool(self.cut)
         failed = self.turns.failed or self.turns.extensions.failed
-        return ran_out or self.turns.over or bool(failed)
+        return self.search_budgets.ran_out or self.turns.over or bool(failed)
 
     @property
     def frees_capacity(self) -> bool:

@@ -52,7 +52,7 @@ def find_victims(
     pool = pool or VictimPool(state)
     eligible = [gang for gang in gangs if _may_preempt(state, gang)]
     solver, patient = VictimSolver(state, strategy_class), _PatientGangs(state)
-    for group in in_rotation(eligible, state.out_of_budget):
+    for group in in_rotation(eligible, state.search_budgets.out_of_probes_before):
         gang_queue = GangQueue(state, group)
         while (gang := gang_queue.pop()) is not None:
             with state.turns.of(gang):
@@ -129,7 +129,7 @@ def _search_with_cheapest_claims(
 ) -> None:
     """Repeat a failed search with the cheapest alternatives of claims, at their cost, if any."""
     state, gang, request = strategy.state, strategy.gang, strategy.request
-    out_of_budget = state.searched.get(gang.key, False)
+    out_of_budget = state.search_budgets.searched.get(gang.key, False)
     cheapest = None if out_of_budget else cheapest_claims(state, gang, request)
     if cheapest is None:
         return
@@ -144,9 +144,10 @@ def _search_with_cheapest_claims(
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
     """Whether pods may be evicted for the gang in this action at all."""
-    if gang.key in state.searched_in_allocate or gang.key in state.waiting or not gang.may_preempt:
+    budgets = state.search_budgets
+    if gang.key in budgets.searched_in_allocate or gang.key in state.waiting:
         return False
-    return state.snapshot.now >= gang.preempts_from
+    return gang.may_preempt and state.snapshot.now >= gang.preempts_from
 
 
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:

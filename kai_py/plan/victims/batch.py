@@ -59,7 +59,7 @@ class VictimBatch:
         state, placed, victims = self.strategy.state, list[Gang](), list[VictimUnit]()
         candidates = self.strategy.batch_candidates()
         with state.statement.trial() as trial:
-            while len(placed) < min(size, state.probes):
+            while len(placed) < min(size, state.search_budgets.probes):
                 gang = gang_queue.pop()
                 if gang is None:
                     break
@@ -77,8 +77,8 @@ class VictimBatch:
             return False
         for each in placed:
             state.mark_placed(each)
-            state.searched.setdefault(each.key, False)
-        state.probes -= len(placed)
+            state.search_budgets.searched.setdefault(each.key, False)
+        state.search_budgets.probes -= len(placed)
         return len(placed) == size
 
     def _is_equivalent(self, other: Gang) -> bool:

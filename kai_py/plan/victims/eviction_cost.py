@@ -21,7 +21,7 @@ class EvictionCosts:
 
     def __init__(self, state: CycleState) -> None:
         """Nothing is computed yet."""
-        self.by_loss = state.loss_rules.by_loss
+        self.by_loss = state.settings.loss_rules.by_loss
         self._state = state
         self._lost_work: dict[VictimUnit, float] = {}
 
@@ -67,7 +67,7 @@ def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> f
     seconds since the epoch, None for now; pods that are expected to have ended by then lose
     nothing. The work of one pod: ``policy.lost_work``.
     """
-    restart_cost = state.loss_rules.restart_cost
+    restart_cost = state.settings.loss_rules.restart_cost
     now = state.snapshot.now if at is None else at
     is_later, lost = now > state.snapshot.now, 0.0
     by_kind: dict[tuple[int, float], float] = {}

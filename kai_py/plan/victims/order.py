@@ -100,7 +100,7 @@ class VictimPool:
 
     def _eviction_rank(self, unit: VictimUnit) -> tuple[float, ...]:
         gang = unit.gang
-        if not self._state.loss_rules.by_loss:
+        if not self._state.settings.loss_rules.by_loss:
             return gang.priority, not unit.is_elastic, -gang.created
         often = gang.key in self._state.eviction_limits.evicted_often
         return often, gang.priority, not unit.is_elastic, self.costs.lost_work(unit), -gang.created

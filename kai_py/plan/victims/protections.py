@@ -59,13 +59,8 @@ class _Findings:
     verdicts: dict[RequesterClass, ProtectionVerdict | None] = field(default_factory=dict)
 
 
-def explain_protections(
-    state: CycleState, gangs: Sequence[Gang], actions: Sequence[Action]
-) -> None:
-    """Set the stage and the rules that protect victims for each of ``gangs`` that lacks capacity.
-
-    ``actions``: those that are enabled.
-    """
+def explain_protections(state: CycleState, gangs: Sequence[Gang]) -> None:
+    """For each of ``gangs`` that lacks capacity, set the stage and the rules that protect pods."""
     short = [gang for gang in gangs if gang.may_preempt and _lacks_capacity(state, gang)]
     if not short:
         return
@@ -74,17 +69,15 @@ def explain_protections(
         return
     for gang in state.turns.eligible(short):
         with state.turns.of(gang):
-            _explain_for(state, gang, actions, findings)
+            _explain_for(state, gang, findings)
 
 
-def _explain_for(
-    state: CycleState, gang: Gang, actions: Sequence[Action], findings: _Findings
-) -> None:
+def _explain_for(state: CycleState, gang: Gang, findings: _Findings) -> None:
     reason = state.unschedulable[gang.key]
     request = state.next_request(gang)
     if request is None or not _fits_empty_nodes(state, request, findings):
         return
-    verdict = _cached_verdict(state, gang, request, actions, findings)
+    verdict = _cached_verdict(state, gang, request, findings)
     if verdict is not None:
         state.mark_unschedulable(gang, _with_protections(reason, *verdict))
 
@@ -137,14 +130,13 @@ def _cached_verdict(
     state: CycleState,
     gang: Gang,
     request: PlacementRequest,
-    actions: Sequence[Action],
     findings: _Findings,
 ) -> ProtectionVerdict | None:
     cost = state.quota.cost_of(request.members)
     kind = (gang.queue, gang.preemptible, gang.priority, cost.tobytes())
     if kind not in findings.verdicts:
         reclaimer = Reclaimer(state.quota.queues.positions[gang.queue], cost, gang.preemptible)
-        findings.verdicts[kind] = _find_verdict(state, gang, reclaimer, actions, findings.pool)
+        findings.verdicts[kind] = _find_verdict(state, gang, reclaimer, findings.pool)
     return findings.verdicts[kind]
 
 
@@ -152,9 +144,9 @@ def _find_verdict(
     state: CycleState,
     gang: Gang,
     reclaimer: Reclaimer,
-    actions: Sequence[Action],
     pool: VictimPool,
 ) -> ProtectionVerdict | None:
+    actions = state.settings.actions
     found = list(_within_queue(state, gang, reclaimer, pool)) if Action.PREEMPT in actions else []
     others = [queue for queue in pool.queues() if queue != reclaimer.queue]
     if Action.RECLAIM in actions and others:

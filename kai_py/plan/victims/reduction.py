@@ -43,14 +43,14 @@ class VictimReduction:
 
         ``taken``: the selected units, of which ``needed`` are left.
         """
-        by_loss = self._state.loss_rules.by_loss
+        by_loss = self._state.settings.loss_rules.by_loss
         if not needed or (len(pods_of(needed)) < 2 and not by_loss):
             return needed
         proposed = self._strategy.other_candidates(max(unit.gang.priority for unit in needed))
         if proposed is None:
             return needed
-        units = list(islice(proposed, min(MAX_UNITS, self._state.minimisation_budget)))
-        self._state.minimisation_budget -= len(units)
+        units = list(islice(proposed, min(MAX_UNITS, self._state.search_budgets.minimised_units)))
+        self._state.search_budgets.minimised_units -= len(units)
         costs = self._strategy.pool.costs
         replicas = ReplicaSteps(self._state, self._request, units, costs)
         proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, costs)]

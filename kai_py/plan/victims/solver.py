@@ -20,6 +20,7 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_kind
+from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -76,7 +77,7 @@ class VictimSolver:
                     self._postponed[signature] = self._state.postponed[action]
                 return failure
             if self._state.turns.spending.cut_short:
-                self._state.cut.add(gang.key)
+                self._state.search_budgets.cut_short.add(gang.key)
                 return failure
             self._searches.store(key, failure)
         if signature is not None and not failure.out_of_budget:
@@ -96,11 +97,11 @@ class VictimSolver:
     def _cached_failure(self, key: SearchKey, gang: Gang) -> SearchFailure | None:
         """The cached failure, if any; its probes are charged to the cycle."""
         state = self._state
-        failure = self._searches.lookup(key, self._probe_budget())
+        failure = self._searches.lookup(key, state.search_budgets.probes_of_search)
         if failure is not None:
-            state.probes -= self._searches.charge(key, failure)
+            state.search_budgets.probes -= self._searches.charge(key, failure)
             state.eviction_limits.protected_by.update(failure.protected_by)
-            _record_search(state, gang, failure)
+            _record_search(state.search_budgets, gang, failure)
         return failure
 
     def _backed_off_failure(self, key: SearchKey) -> SearchFailure | None:
@@ -136,21 +137,19 @@ class VictimSolver:
         candidates = strategy.candidates()
         if candidates is None:
             return SearchFailure()
-        budget = self._probe_budget()
+        budgets = state.search_budgets
+        budget = budgets.probes_of_search
         search = VictimSearch(strategy, budget)
         with state.eviction_limits.recording() as protected_by:
             offered = _offered(strategy, iter(candidates))
             outcome = SearchOutcome.NO_CAPACITY if offered is None else search.run(offered)
         used = search.probes_used
-        state.probes -= used
+        budgets.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
-        backs_off = out_of_budget and self._backs_off and budget == state.probes_per_gang
+        backs_off = out_of_budget and self._backs_off and budget == budgets.probes_per_gang
         failure = SearchFailure(budget, used, out_of_budget, backs_off, protected_by)
-        _record_search(state, strategy.gang, failure)
+        _record_search(budgets, strategy.gang, failure)
         return search.victims if outcome is SearchOutcome.PLACED else failure
-
-    def _probe_budget(self) -> int:
-        return min(self._state.probes, self._state.probes_per_gang)
 
 
 def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestSignature | None:
@@ -198,7 +197,7 @@ def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
     return False
 
 
-def _record_search(state: CycleState, gang: Gang, search: SearchFailure) -> None:
+def _record_search(budgets: SearchBudgets, gang: Gang, search: SearchFailure) -> None:
     """Note whether the search spent its budget: then the gang comes last in the next cycle."""
     if search.budget:
-        state.searched[gang.key] = search.out_of_budget or state.searched.get(gang.key, False)
+        budgets.record_search(gang.key, ran_out=search.out_of_budget)

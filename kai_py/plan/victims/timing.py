@@ -84,7 +84,7 @@ def postponed_until(
     Seconds since the epoch. ``members``: the pods of ``gang`` for which they are evicted; the
     statement has placed these.
     """
-    rules, now = state.loss_rules, state.snapshot.now
+    rules, now = state.settings.loss_rules, state.snapshot.now
     if not rules.by_loss or not rules.patience or not units:
         return None
     if is_service(gang) or any(is_service(unit.gang) for unit in units):
@@ -129,7 +129,7 @@ class _Wait(NamedTuple):
 
 def _wait(state: CycleState, gang: Gang, action: Action, *, last_end: float) -> _Wait:
     """The wait of a gang; ``last_end``: of the victims, inf if any end is unknown."""
-    now, patience, since = state.snapshot.now, state.loss_rules.patience, gang.waiting_since
+    now, patience, since = state.snapshot.now, state.settings.patience, gang.waiting_since
     is_known = math.isfinite(last_end)
     if action is Action.CONSOLIDATE:
         bound = math.inf if is_known else since + patience
@@ -147,7 +147,8 @@ def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
     None if they lose no more than it would cost to wait until the gang's patience is over, and for
     as long again as the victim that has run longest.
     """
-    state, now, rules = eviction.state, eviction.state.snapshot.now, eviction.state.loss_rules
+    state = eviction.state
+    now, rules = state.snapshot.now, state.settings.loss_rules
     lost = _lost_at(state, eviction.units, now)
     longest = max(now - member.bound_since for unit in eviction.units for member in unit.members)
     least = _least_lacking(eviction)
@@ -223,7 +224,7 @@ def _lacking(eviction: _Eviction, wait: _Wait) -> float:
     compared = compared_rows(cost, quota.rules)
     rows: list[int] = compared.tolist()
     borrows = any(is_above(allocated[row], deserved[row]) for row in rows)
-    patient_until = max(wait.latest, state.snapshot.now + state.loss_rules.patience)
+    patient_until = max(wait.latest, state.snapshot.now + state.settings.patience)
     by_share = borrows or max(eviction.ends) <= patient_until
     taken = _lost_by_queue(state, eviction.units)
     shortfalls = {q: _shortfall(state, q, by_share=by_share) for q in taken}

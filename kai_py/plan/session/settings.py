@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.node_departures import DEFAULT_DEPARTURE_RULES, DepartureRules
-from kai_py.plan.actions.registry import ACTIONS
 from kai_py.plan.extensions import extension_keys
 from kai_py.plan.plan import Action
 from kai_py.plan.session.spot_choices import DEFAULT_SPOT_RULES, SpotRules
@@ -41,7 +40,13 @@ class CycleSettings:
     departures: DepartureRules = DEFAULT_DEPARTURE_RULES
     spot: SpotRules = DEFAULT_SPOT_RULES
     suspend_jobs: bool = False
-    actions: tuple[Action, ...] = tuple(ACTIONS)
+    actions: tuple[Action, ...] = (
+        Action.ALLOCATE,
+        Action.CONSOLIDATE,
+        Action.RECLAIM,
+        Action.PREEMPT,
+        Action.STALE,
+    )
     extra_actions: tuple[str, ...] = ()
     """Registered actions that run after ``allocate``, before those that evict."""
 
