@@ -93,6 +93,12 @@ def format_time(moment: datetime | float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def backoff_seconds(failures: int, first: float, longest: float) -> float:
+    """The wait after so many failures in a row: ``first``, and twice as long after each further."""
+    # 2.0**1024 would overflow.
+    return min(first * 2.0 ** min(failures - 1, 30), longest)
+
+
 def lies_ahead(moment: float, now: float, longest: float) -> bool:
     """Whether a wait of at most ``longest`` seconds that ends at ``moment`` is not over yet.
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kai_py.api.times import backoff_seconds
 from kai_py.watch.errors import ApiError, ServerError, TooManyRequests, Unreachable
 
 Result = TypeVar("Result")
@@ -36,8 +37,7 @@ class RetryPolicy:
 
     def delay(self, failures: int, *, at_least: float = 0.0) -> float:
         """Seconds to wait after the given number of failures in a row (1 or more)."""
-        # The exponent is capped: 2.0 ** failures overflows after a thousand failures.
-        longest = min(self.maximum, self.base * 2.0 ** min(failures - 1, 30))
+        longest = backoff_seconds(failures, self.base, self.maximum)
         return max(at_least, longest * self.uniform(0.5, 1.0))
 
     async def sleep(self, failures: int, error: ApiError) -> None:

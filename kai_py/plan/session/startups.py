@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.times import begun_at, happened_within, lies_ahead
+from kai_py.api.times import backoff_seconds, begun_at, happened_within, lies_ahead
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import AvoidedDevice, AvoidedNode
 from kai_py.plan.placement.reasons import Unschedulable
@@ -235,7 +235,7 @@ class Startups:
             if known is not None and known.last_bound == gang.last_bound:
                 continue  # The eviction was refused, and is tried again.
             count = 1 + (known.count if known is not None else 0)
-            seconds = min(FIRST_BACKOFF * 2.0 ** min(count - 1, 16), MAX_BACKOFF)
+            seconds = backoff_seconds(count, FIRST_BACKOFF, MAX_BACKOFF)
             is_over = count >= each.rule.attempts
             self.attempts[gang.key] = Attempts(
                 gang.owner.uid,

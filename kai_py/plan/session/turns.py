@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from traceback import format_exception
 from typing import ParamSpec, Protocol, TypeVar
 
+from kai_py.api.times import backoff_seconds
 from kai_py.dra.spending import Spending
 from kai_py.plan.extensions import Extensions, action_key, failure_text, step_key
 from kai_py.plan.observations import SetAside
@@ -207,8 +208,7 @@ class TurnBackoff:
 
 def backoff_after(failed: SetAside, failures: int, now: float) -> TurnBackoff:
     """The backoff of a gang that failed, for the ``failures``-th time."""
-    # The limit is reached long before 2^16, and 2.0**1024 would overflow.
-    seconds = min(FIRST_BACKOFF * 2.0 ** min(failures - 1, 16), MAX_BACKOFF)
+    seconds = backoff_seconds(failures, FIRST_BACKOFF, MAX_BACKOFF)
     stage = Stage.SCHEDULER_ERROR if failed.error else Stage.SEARCH_BUDGET
     message = f"{failed.message}; it is set aside and tried again after {seconds:g} s."
     return TurnBackoff(failures, now + seconds, Unschedulable(stage, message))

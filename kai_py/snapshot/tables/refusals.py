@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
-from kai_py.api.times import happened_within, lies_ahead
+from kai_py.api.times import backoff_seconds, happened_within, lies_ahead
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 REASONS = frozenset(
@@ -124,7 +124,7 @@ class Refusals(PodTable):
             return
         nodes = self._known.setdefault(gang, {})
         count = 1 + (nodes[node].count if node in nodes else 0)
-        seconds = min(FIRST_SECONDS * 2.0 ** min(count - 1, 16), FORGET_SECONDS)
+        seconds = backoff_seconds(count, FIRST_SECONDS, FORGET_SECONDS)
         nodes[node] = NodeRefusal(node, pod.status.reason[:MAX_SHOWN], count, at, at + seconds)
 
 
