@@ -22,8 +22,8 @@ from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     allowed_by_share,
+    check_reclaimer,
     compared_rows,
-    may_reclaim,
     reclaimable_queues,
     stays_within_deserved,
 )
@@ -42,7 +42,7 @@ def may_reclaim_batch(
     ``usage_before``: before the first step. Each gang takes one victim, or none.
     """
     last = _usage_before_last(usage_before, reclaimer, count, victims)
-    if may_reclaim(last, reclaimer, rules) is not None:
+    if check_reclaimer(last, reclaimer, rules) is not None:
         return False
     reclaimable = reclaimable_queues(usage_before, reclaimer, rules)
     if not np.array_equal(reclaimable, reclaimable_queues(last, reclaimer, rules)):

@@ -52,10 +52,10 @@ class Reclaimer:
     preemptible: bool
 
 
-def may_reclaim(
+def check_reclaimer(
     usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules
 ) -> ReclaimRefused | None:
-    """Rule 1, before any victim is searched for."""
+    """Rule 1, before any victim is searched for: why it may not reclaim, None if it may."""
     at, rows = reclaimer.queue, compared_rows(reclaimer.request, rules)
     with_request = usage.allocated[:, at] + reclaimer.request
     name, fair = usage.queues.names[at], usage.fair[:, at]

@@ -15,9 +15,9 @@ from kai_py.policy.queue_usage import QueueUsage
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     check_reclaim,
+    check_reclaimer,
     guarantees_deserved,
     maintains_fair_share,
-    may_reclaim,
     reclaimable_queues,
     stays_within_deserved,
 )
@@ -53,7 +53,7 @@ def reclaimer_of(standing, described):
 
 def can_reclaim_resources(given):
     standing = stand(given["queues"])
-    return may_reclaim(standing, reclaimer_of(standing, given["reclaimer"]), KAI) is None
+    return check_reclaimer(standing, reclaimer_of(standing, given["reclaimer"]), KAI) is None
 
 
 def reclaimable(given):

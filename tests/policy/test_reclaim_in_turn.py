@@ -9,7 +9,7 @@ from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     check_reclaim,
-    may_reclaim,
+    check_reclaimer,
     reclaimable_queues,
 )
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -53,7 +53,7 @@ def each_in_its_turn(standing, reclaimer, steps, rules):
     for victim in steps:
         asked = reclaimable_queues(standing, reclaimer, rules)
         taken = as_victims([victim] if victim else [])
-        if may_reclaim(standing, reclaimer, rules) is not None:
+        if check_reclaimer(standing, reclaimer, rules) is not None:
             return False
         if victim and not np.array_equal(asked, at_first):
             return False

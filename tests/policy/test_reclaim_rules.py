@@ -9,8 +9,8 @@ from kai_py.policy.reclaim_refusal import ReclaimRule
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     check_reclaim,
+    check_reclaimer,
     check_victims,
-    may_reclaim,
     reclaimable_queues,
 )
 from kai_py.policy.victims import Victims
@@ -55,8 +55,8 @@ FAIR = {"a": (INF, 6), "b": (INF, 6), "c": (INF, 4)}
 
 def test_only_within_its_fair_share_may_a_queue_reclaim():
     standing = stand(FLAT, {"a": (0, 5)}, FAIR)
-    assert may_reclaim(standing, asks(standing, "a"), NATIVE) is None
-    refused = may_reclaim(standing, asks(standing, "a", gpu=2), NATIVE)
+    assert check_reclaimer(standing, asks(standing, "a"), NATIVE) is None
+    refused = check_reclaimer(standing, asks(standing, "a", gpu=2), NATIVE)
     assert (refused.rule, refused.queue, refused.value, refused.bound) == (
         ReclaimRule.FAIR_SHARE,
         "a",
@@ -67,15 +67,15 @@ def test_only_within_its_fair_share_may_a_queue_reclaim():
 
 def test_non_preemptible_work_reclaims_only_within_deserved():
     standing = stand(FLAT, {"a": (0, 4)}, FAIR, {"a": (0, 4)})
-    refused = may_reclaim(standing, asks(standing, "a", preemptible=False), NATIVE)
+    refused = check_reclaimer(standing, asks(standing, "a", preemptible=False), NATIVE)
     assert (refused.rule, refused.value, refused.bound) == (ReclaimRule.DESERVED, 5, 4)
 
 
 def test_a_resource_not_asked_for_stops_no_reclaim_but_in_the_kai_profile():
     fair = FAIR | {"a": (3, 6)}
     standing = stand(FLAT, {"a": (5, 0)}, fair)
-    assert may_reclaim(standing, asks(standing, "a"), NATIVE) is None
-    assert may_reclaim(standing, asks(standing, "a"), KAI).resource == 0
+    assert check_reclaimer(standing, asks(standing, "a"), NATIVE) is None
+    assert check_reclaimer(standing, asks(standing, "a"), KAI).resource == 0
 
 
 def test_starved_queue_takes_from_those_above_deserved_others_from_those_above_fair_share():

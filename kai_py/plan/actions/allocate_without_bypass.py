@@ -37,7 +37,7 @@ from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import replicas_that_fit
 from kai_py.policy.queue_limits import check_limits
 from kai_py.policy.queue_usage import QueueUsage, QuotaBound, copy_usage
-from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
+from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
@@ -151,11 +151,11 @@ class BypassTracker:
         preemptible = gang.is_preemptible(attempt.request.members)
         reclaimer = Reclaimer(queue, cost, preemptible)
 
-        def is_refused(usage: QueueUsage) -> tuple[bool, bool]:
+        def refusals(usage: QueueUsage) -> tuple[bool, bool]:
             over = check_limits(usage, queue, cost, preemptible=preemptible)
-            return over is not None, may_reclaim(usage, reclaimer, quota.rules) is not None
+            return over is not None, check_reclaimer(usage, reclaimer, quota.rules) is not None
 
-        before, now = is_refused(attempt.usage), is_refused(quota.usage)
+        before, now = refusals(attempt.usage), refusals(quota.usage)
         return any(late and not early for early, late in zip(before, now, strict=True))
 
 

@@ -100,7 +100,7 @@ class Consolidation(VictimStrategy):
         self._ordered, units = tee(ranked)
         return units
 
-    def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
+    def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The first of ``units``: none may be lost."""
         return units[0] if units else None
 

@@ -44,7 +44,7 @@ class Preemption(VictimStrategy):
         min_runtime = self.state.preempt_min_runtime[queue]
         return unprotected_units(lower, min_runtime, self.state.snapshot.now, self.state.statement)
 
-    def may_evict(self, units: Sequence[VictimUnit]) -> None:
+    def refused_unit(self, units: Sequence[VictimUnit]) -> None:
         """None: every candidate may be lost."""
         del units
 

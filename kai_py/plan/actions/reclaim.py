@@ -30,9 +30,9 @@ from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
     check_reclaim,
+    check_reclaimer,
     compared_rows,
     is_guaranteed,
-    may_reclaim,
     reclaimable_queues,
 )
 from kai_py.policy.victims import Victims
@@ -61,12 +61,12 @@ class Reclaim(VictimStrategy):
     def candidates(self) -> Iterator[VictimUnit] | None:
         """Units of reclaimable queues, the most saturated first; None if it may not reclaim."""
         quota = self.state.quota
-        if may_reclaim(quota.usage, self._reclaimer, quota.rules) is not None:
+        if check_reclaimer(quota.usage, self._reclaimer, quota.rules) is not None:
             return None
         units = self._units_by_queue(self._reclaimable_queues())
         return most_saturated_first(self.state, units, self._reclaimer.request)
 
-    def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
+    def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The last unit of the shortest prefix of ``units`` that ``check_reclaim`` refuses."""
         victims, rules = self._as_victims(units), self.state.quota.rules
 

@@ -42,7 +42,7 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     if not state.snapshot.nominations:
         return
     pending = list(state.turns.eligible(gangs))
-    nominated = sorted((g for g in pending if any(_are_nominated(state, g))), key=_by_priority)
+    nominated = sorted((g for g in pending if _is_nominated(state, g)), key=_by_priority)
     preempts = Action.PREEMPT in state.settings.actions
     ahead = _waiting_ahead(state, pending, nominated) if preempts else []
     if ahead:
@@ -77,7 +77,7 @@ def _waiting_ahead(
         and gang.may_preempt
         and gang.preempts_from <= state.snapshot.now
         and not gang.is_satisfied
-        and not any(_are_nominated(state, gang))
+        and not _is_nominated(state, gang)
     )
     return nsmallest(MAX_AHEAD, found, key=_by_priority)
 
@@ -119,7 +119,7 @@ def _with_those_ahead(
 
 def _place(state: CycleState, gang: Gang) -> bool:
     """Place the requests of a nominated gang, or the first of another; whether any was placed."""
-    placed, is_nominated = False, any(_are_nominated(state, gang))
+    placed, is_nominated = False, _is_nominated(state, gang)
     if state.turns.may_plan(gang):
         with state.turns.of(gang):
             placed = _place_next(state, gang, is_nominated=is_nominated)
@@ -158,8 +158,9 @@ def _place_on(
     return place_with_alternatives(state, gang, members, allowed=allowed, explain=False) is None
 
 
-def _are_nominated(state: CycleState, gang: Gang) -> list[bool]:
-    return [member.pod.uid in state.snapshot.nominations for member in gang.pending]
+def _is_nominated(state: CycleState, gang: Gang) -> bool:
+    """Whether any pending pod of the gang has a nominated node."""
+    return any(member.pod.uid in state.snapshot.nominations for member in gang.pending)
 
 
 def _nominated_nodes(state: CycleState, members: Iterable[Member]) -> Bools:

@@ -29,7 +29,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.policy.queue_usage import exceeds
-from kai_py.policy.reclaim_rules import Reclaimer, compared_rows, may_reclaim
+from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -181,7 +181,7 @@ class Turnover:
         queue = quota.queues.positions[gang.queue]
         with_waiting = cost + self._costs.get(gang.queue, 0.0)
         reclaimer = Reclaimer(queue, with_waiting, gang.is_preemptible(request.members))
-        if self._may_reclaim and may_reclaim(quota.usage, reclaimer, quota.rules) is None:
+        if self._may_reclaim and check_reclaimer(quota.usage, reclaimer, quota.rules) is None:
             served = self._state.served.is_served(queue, compared_rows(cost, quota.rules))
             since = self._state.due.since(gang, self._state.snapshot.now)
             seconds = self._patience if served else min(self._patience, UNSERVED_PATIENCE)

@@ -9,8 +9,9 @@ from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.state.queues import Quota
 from kai_py.policy.fairness_rules import BypassPolicy
-from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
+from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer
 from kai_py.snapshot.gangs import Gang
 
 MAX_FAILURES = 16
@@ -144,27 +145,33 @@ def gangs_within_share(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
         if not state.evictable:
             break
         try:
-            is_within = _is_within_share(state, gang, known)
+            reclaimer = _as_reclaimer(state, gang)
+            if reclaimer is None:
+                continue
+            is_within = _is_within_share(state.quota, reclaimer, known)
         except Exception as error:
             state.turns.fail(gang, error)
             continue
         if is_within:
             within.append(gang)
-        elif is_within is not None:
+        else:
             state.due.record_above_share(gang)
     return within
 
 
-def _is_within_share(
-    state: CycleState, gang: Gang, known: dict[tuple[int, bool, bytes], bool]
-) -> bool | None:
-    """Whether it is one of those; None if it requests nothing, or has no queue."""
+def _as_reclaimer(state: CycleState, gang: Gang) -> Reclaimer | None:
+    """The gang with its next request; None if it requests nothing, or has no queue."""
     request, queue = state.next_request(gang), state.quota.queue_of(gang)
     if request is None or queue is None:
         return None
-    cost = state.request_cost(gang)
-    key = queue, gang.is_preemptible(request.members), cost.tobytes()
+    return Reclaimer(queue, state.request_cost(gang), gang.is_preemptible(request.members))
+
+
+def _is_within_share(
+    quota: Quota, reclaimer: Reclaimer, known: dict[tuple[int, bool, bytes], bool]
+) -> bool:
+    """Whether the queue stays within its fair share; ``known``: answers so far."""
+    key = reclaimer.queue, reclaimer.preemptible, reclaimer.request.tobytes()
     if key not in known:
-        reclaimer = Reclaimer(queue, cost, key[1])
-        known[key] = may_reclaim(state.quota.usage, reclaimer, state.quota.rules) is None
+        known[key] = check_reclaimer(quota.usage, reclaimer, quota.rules) is None
     return known[key]

@@ -28,7 +28,7 @@ from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.queues import Quota
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.reclaim_refusal import ReclaimRefused
-from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim
+from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import inherited
 
@@ -45,7 +45,7 @@ class ShareRefusal:
 
     def holds(self, quota: Quota) -> bool:
         """Whether the comparison that decided is the same, by the shares that ``quota`` has."""
-        return may_reclaim(quota.usage, self.reclaimer, quota.rules) == self.refused
+        return check_reclaimer(quota.usage, self.reclaimer, quota.rules) == self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _share_refusal(
     key = queue, gang.preemptible, cost.tobytes()
     if key not in known:
         reclaimer = Reclaimer(queue, cost, gang.preemptible)
-        refused = may_reclaim(state.quota.usage, reclaimer, state.quota.rules)
+        refused = check_reclaimer(state.quota.usage, reclaimer, state.quota.rules)
         known[key] = None if refused is None else ShareRefusal(reclaimer, refused)
     return known[key]
 

@@ -32,7 +32,7 @@ from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, 
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
 from kai_py.policy.reclaim_refusal import ReclaimRule
-from kai_py.policy.reclaim_rules import Reclaimer, may_reclaim, reclaimable_queues
+from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, reclaimable_queues
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.shape import Shape
@@ -163,7 +163,7 @@ def _find_verdict(
 
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:
     """The protection by which the gang's own queue may reclaim nothing; None if it may."""
-    refused = may_reclaim(state.quota.usage, reclaimer, state.quota.rules)
+    refused = check_reclaimer(state.quota.usage, reclaimer, state.quota.rules)
     if refused is None:
         return None
     noun, per_unit = display_unit(state.quota.resources[refused.resource])

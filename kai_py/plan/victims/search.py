@@ -147,7 +147,7 @@ class VictimSearch:
             if not self._trials.place(units, explain=True):
                 return _TriedSet(SearchOutcome.NO_CAPACITY)
             lost = relocate(self._state, units, self.strategy.action) if units else []
-            refused = self.strategy.may_evict(lost)
+            refused = self.strategy.refused_unit(lost)
             if refused is not None:
                 return _TriedSet(SearchOutcome.REFUSED, refused)
             if self._is_postponed(units):

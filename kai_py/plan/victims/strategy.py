@@ -39,7 +39,7 @@ class VictimStrategy(ABC):
         """The eviction units in the order in which to take them; None if no eviction can help."""
 
     @abstractmethod
-    def may_evict(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
+    def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The first of ``units`` that may not be evicted; None if all may be.
 
         ``units``: the victims that were not relocated, in the order in which they are evicted.
