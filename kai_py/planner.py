@@ -31,10 +31,12 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.grouping.workload_gang import gang_of_workload
-from kai_py.plan.actions.registry import register_action, registered_actions
-from kai_py.plan.cycle import ACTIONS, CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.actions.registry import ACTIONS, register_action, registered_actions
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action, Plan
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import SpotRules
 from kai_py.plan.session.startups import GANGS_NOT_READY, StartupRecord
 from kai_py.plan.session.turns import CycleWatch

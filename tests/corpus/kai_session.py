@@ -7,9 +7,11 @@ from typing import NamedTuple
 from kai_py.api.choices import FillStrategy
 from kai_py.api.records.resource import AllocationResult
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import ACTIONS as BUILT
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.actions.registry import ACTIONS as BUILT
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action, Plan
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.snapshot import Snapshot

@@ -12,8 +12,10 @@ import numpy as np
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import is_satisfied
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from tests.corpus.kai_objects import gpu_rules, snapshot_of_objects
 from tests.corpus.kai_session import strategies

@@ -18,7 +18,7 @@ from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.grouper import SINGLE_POD, _CachedTemplate, _is_current
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.plan.actions.resume import capacity_holds
-from kai_py.plan.cycle import CycleMemory, CycleSettings
+from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.placement import compute_domains
 from kai_py.plan.placement.compute_domains import DomainPart, no_clique
@@ -29,6 +29,7 @@ from kai_py.plan.placement.preferences import IDLE, MAX_SPAN, STATED, rank_nodes
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.search_budgets import SearchBudgets
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.startups import AVOIDED_SECONDS, Blame, Startups
 from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.assignment import Evicted

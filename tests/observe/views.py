@@ -4,7 +4,9 @@ import numpy as np
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.cluster_totals import gpus_of_nodes
 
 

@@ -11,7 +11,9 @@ from collections import Counter
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.plan.test_long_run import lived

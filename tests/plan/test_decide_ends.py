@@ -5,8 +5,10 @@ import random
 import pytest
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Stage
+from kai_py.plan.session.settings import CycleSettings
 from tests.plan.mixed_worlds import mixed_world
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds

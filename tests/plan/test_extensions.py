@@ -5,9 +5,11 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions import registry as actions
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.assignment import Evicted
 from kai_py.policy.score import registry as scores
 from kai_py.policy.score.node_capacity import ANY_DEVICE, NodeScores

@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.cycle import CycleMemory, CycleSettings, left_out, opening, run_cycle
+from kai_py.plan.cycle import left_out, opening
 from kai_py.plan.cycle.left_out import LeftOut, find_failing, without
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import QueueInfo

@@ -8,8 +8,10 @@ import random
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo

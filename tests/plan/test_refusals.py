@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import ContainerState, ContainerStatus, ContainerTerminated, PodStatus
-from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.session.settings import CycleSettings
 from tests.support.scenario import START, at, cluster, job, node, placed, pod, queue
 
 ENDED = ContainerState(terminated=ContainerTerminated("Error", 137))

@@ -7,7 +7,7 @@ from kai_py.api.queue import InvalidQueueError, read_queue
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
 from kai_py.observe.queue_explanation import explain_queue
-from kai_py.plan.cycle import CycleMemory
+from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.policy.spares import StartedGangs
 from tests.support.scenario import cluster, evicted, job, node, nominated, placed, pod, queue
 from tests.support.worlds import gang

@@ -4,8 +4,10 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.replacing import replace

@@ -7,11 +7,14 @@ import pytest
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.cycle import CycleMemory, CycleSettings, outcome, run, run_cycle, unplaced
 from kai_py.plan.cycle import action_turns as actions
+from kai_py.plan.cycle import outcome, run, unplaced
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import CycleOverLimitError

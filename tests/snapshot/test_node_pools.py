@@ -11,7 +11,9 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.commit.settings import CommitSettings
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.grouper import Grouper
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.settings import SnapshotSettings
 from tests.support.examples import examples

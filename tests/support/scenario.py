@@ -27,8 +27,10 @@ from kai_py.api.records.node import Node, NodeSpec, NodeStatus
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.grouper import Grouper
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Plan
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.tables.queue_objects import queue_info
 from tests.support.records import from_json

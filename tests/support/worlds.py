@@ -13,8 +13,10 @@ from kai_py.api.records.node import Node, NodeStatus
 from kai_py.api.references import PodRef
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner, Subgroup
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Plan
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
 from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.gang_queue import GangQueue
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.snapshot import NominatedNode
 from kai_py.snapshot.tables.queues import QueueInfo

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings
+from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.session import gang_queue
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.turns import Unwatched
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples

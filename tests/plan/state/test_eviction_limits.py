@@ -11,9 +11,11 @@ from kai_py.api.records.policy import (
     PodDisruptionBudgetStatus,
 )
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.eviction_history import MAX_RECORDS, EvictionHistory
 from kai_py.plan.state.eviction_limits import EvictionLimits

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.plan.cycle import CycleSettings
 from kai_py.plan.plan import Action
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices

@@ -6,7 +6,9 @@ from itertools import combinations
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.worlds import gang, world

@@ -4,10 +4,12 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
 from kai_py.plan.cycle.deadlines import next_deadline
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.explain.postponed import LOST_WORK, NOT_RELOCATED, OUTRANKED
 from kai_py.plan.plan import Action
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queues import QueueInfo

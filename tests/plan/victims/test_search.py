@@ -1,8 +1,10 @@
 """The search as a whole: fairness, budgets and rotation."""
 
 from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle import CycleMemory, CycleSettings, run_cycle
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action, Stage
+from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.replacing import replace
