@@ -164,7 +164,7 @@ def reclaim_many(node_count: int) -> Callable[[int], Cluster]:
 
 
 def unschedulable(node_count: int, *, beyond: int = 79, racks: int = 0) -> Callable[[int], Cluster]:
-    """A gang of 10 x 8 GPUs; those who run deserve all but ``beyond`` GPUs.
+    """A gang of 10 x 8 GPUs; the running ones deserve all but ``beyond`` GPUs.
 
     Of 79 one GPU less than needed may be reclaimed. With ``racks`` the pods repel each other.
     """

@@ -1,4 +1,4 @@
-"""The builders make the peer's problems: sizes, queues, who runs where; and cycles solve them."""
+"""The builders make the peer's problems: sizes, queues, running pods; and cycles solve them."""
 
 import pytest
 

@@ -52,7 +52,7 @@ def explain(*arguments):
     return result
 
 
-def test_who_waits_is_told_why_where_in_line_and_what_helps(saved):
+def test_a_pending_gang_is_explained_with_its_position_and_what_helps(saved):
     result = explain("job", "two", "--from", saved)
     assert result.exit_code == 1
     assert (
@@ -66,7 +66,7 @@ def test_who_waits_is_told_why_where_in_line_and_what_helps(saved):
     assert patch in result.output
 
 
-def test_who_runs_is_told_where(saved):
+def test_a_running_gang_is_explained_with_its_nodes(saved):
     result = explain("gang", "default/Job/one", "--from", saved, "--no-suggestions")
     assert result.exit_code == 0
     assert "It runs on node-" in result.output

@@ -62,7 +62,7 @@ def run_against_cluster(call, capsys, tmp_path):
 
 
 @pytest.mark.cluster
-def test_queues_shows_shares_and_who_waits(capsys, tmp_path):
+def test_queues_shows_shares_and_pending_gangs(capsys, tmp_path):
     out = run_against_cluster(lambda path: queues.command(kubeconfig=path), capsys, tmp_path)
     heading, row = out.splitlines()
     assert heading.split() == [

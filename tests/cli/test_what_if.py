@@ -37,7 +37,7 @@ def test_a_change_is_told_in_words(saved):
     assert "4 -> 8" in result.output
 
 
-def test_no_change_leaves_who_waits(saved):
+def test_no_change_leaves_the_same_gangs_pending(saved):
     result = what_if("--from", saved)
     assert result.exit_code == 1
     assert "makes no difference" in result.output

@@ -98,7 +98,7 @@ class World(Cluster):
         (RULE.KEEP, "Pending", False),
     ],
 )
-async def test_the_rule_says_who_gives_way(rule, phase, gone):
+async def test_the_rule_says_which_claim_gives_way(rule, phase, gone):
     world = World(rule)
     await world.ours(phase=phase)
     async with world.watching():

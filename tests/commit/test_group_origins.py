@@ -1,4 +1,4 @@
-"""Whether the claim of a PodGroup without pods is ours is read from who wrote its allocation."""
+"""The manager that wrote its allocation decides whether a claim without pods is ours."""
 
 import json
 import logging

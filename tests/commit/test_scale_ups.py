@@ -78,7 +78,7 @@ def test_a_gang_that_came_during_a_scale_up_is_not_counted_in(scale_ups):
     assert scale_up(scale_ups, waits(), 4, 2000.0) is Stage.SCALE_UP_INEFFECTIVE
 
 
-def test_who_waits_for_the_queue_does_not_call(scale_ups):
+def test_a_gang_that_waits_for_its_queue_does_not_call(scale_ups):
     for number in range(1, 6):
         now = 1000.0 * number
         assert stage_after(scale_ups, waits(Stage.QUEUE_MAX), number, now) is Stage.QUEUE_MAX

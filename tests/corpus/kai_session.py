@@ -192,7 +192,7 @@ def carried_over(cluster: Mapping, found: Ends, *, promises: bool = False) -> Ma
 
 
 def _carry_claim(claim: dict, following: Mapping, found: Ends) -> None:
-    """Who has left uses a claim no more; one without users is given back."""
+    """A pod that has left uses a claim no more; one without users is given back."""
     status = claim.setdefault("status", {})
     tasks = [task for job in following["jobs"] for task in job["tasks"]]
     sharing = [

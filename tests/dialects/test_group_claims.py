@@ -171,7 +171,7 @@ def test_a_pod_with_a_node_pays_before_one_that_waits():
     assert cluster.snapshot().queue_requested["team"]["gpu"] == 1.0
 
 
-def test_who_holds_the_device_are_the_pods_of_the_group():
+def test_the_holders_of_the_device_are_the_pods_of_the_group():
     cluster = world(train(), claim(on="b"), members(2), members(2, start=2, nodeName="b"))
     held = next(entry for entry in entries_of(cluster.snapshot()) if entry.claims)
     [holder] = held.claims

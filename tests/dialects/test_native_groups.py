@@ -1,4 +1,4 @@
-"""Kubernetes' own groups: trees, priorities, eviction as a whole, and who may be in one."""
+"""Kubernetes' own groups: trees, priorities, eviction as a whole, and which pods may be in one."""
 
 import pytest
 

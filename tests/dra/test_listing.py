@@ -1,4 +1,4 @@
-"""Who holds which device, and what a new claim would find."""
+"""The holder of each device, and what a new claim would find."""
 
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import ResourceSlice

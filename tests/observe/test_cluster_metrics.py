@@ -37,7 +37,7 @@ def test_the_oldest_that_waits_is_told_by_queue():
     assert value("kai_py_oldest_pending_seconds", {"queue": "team"}) == 0.0
 
 
-def test_who_waits_is_counted_by_age():
+def test_pending_gangs_are_counted_by_age():
     waiting = [gang(f"g{n}", pods=1, gpus=8, created=float(n)) for n in (0, 9_400, 9_990, 9_999)]
     value = scraped(world({"n1": 4}, *waiting).snapshot(10_000.0)).get_sample_value
     ages = ("under 1m", "1m-10m", "10m-1h", "1h-1d", "over 1d")

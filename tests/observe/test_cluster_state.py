@@ -1,4 +1,4 @@
-"""The record of a cluster: queues, domains, nodes in a character each, and who waits."""
+"""The record of a cluster: queues, domains, nodes in a character each, and pending gangs."""
 
 from msgspec.structs import replace
 
@@ -68,7 +68,7 @@ def test_cordoned_nodes_are_told():
     assert (domain.fill, domain.unusable) == ("x", 1)
 
 
-def test_who_waits_stands_in_the_line_of_its_queue():
+def test_a_pending_gang_is_in_the_line_of_its_queue():
     waiting = [
         gang("late", pods=2, gpus=8, created=20.0),
         gang("early", pods=2, gpus=8, created=10.0),
@@ -91,7 +91,7 @@ def test_who_waits_stands_in_the_line_of_its_queue():
     assert state.queues[0].pending_by_stage == {"Resources": 3}
 
 
-def test_a_page_of_nodes_names_who_holds_which_device():
+def test_a_page_of_nodes_names_the_holder_of_each_device():
     made = cluster(
         scenario.queue("team", 8),
         scenario.device_class(),

@@ -124,7 +124,7 @@ async def test_what_is_wrong_with_queues_and_nodes_is_told_in_words(tab):
         assert await tab.value("document.querySelector('#gang-queue').value") == "lost"
 
 
-async def test_partitions_are_inside_their_gpu_and_say_who_holds_them(tab):
+async def test_partitions_are_inside_their_gpu_and_name_their_holder(tab):
     made = scenario.cluster(
         scenario.device_class(), scenario.queue("team", 8), scenario.node("n0", 0), *mig("n0"),
         scenario.claim("part", owner="p", held_by=["p"], on=[("n0", "gpu-0-a")]),

@@ -286,7 +286,7 @@ async def test_events_tell_what_was_missed_and_what_happens(state, port):
         assert f'id: {PROCESS_ID}-2\nevent: decision\ndata: {{"kind":"placed"'.encode() in second
 
 
-async def test_who_comes_back_hears_what_was_missed_also_after_a_restart(state, port):
+async def test_a_reader_that_comes_back_gets_what_it_missed_also_after_a_restart(state, port):
     look_at(state, world({"n1": 4}, WAITING).snapshot(0.0))
 
     async def heard(last):

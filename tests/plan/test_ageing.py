@@ -33,7 +33,7 @@ def one_place(says="", **spec):
         ("1s", {"ageingLimit": 9}, "high"),
     ],
 )
-def test_who_has_gained_enough_goes_first(says, spec, first):
+def test_a_gang_that_has_gained_enough_goes_first(says, spec, first):
     assert placed(one_place(says, **spec).plan(1000.0)) == {first: "a"}
 
 

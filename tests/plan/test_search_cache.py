@@ -276,7 +276,7 @@ def test_gangs_that_ask_the_same_are_told_of_their_own_pods(pods):
 
 
 def fragmented(**options):
-    """One GPU is free on each node; who runs there could be moved, were there any probes."""
+    """One GPU is free on each node; the pods there could be moved, were there any probes."""
     return cluster(
         queue("a", 8),
         *(node(f"n{i}", 3) for i in range(4)),

@@ -127,7 +127,7 @@ def test_resumed_or_deleted_it_waits_no_more():
     assert cluster.remove(waits).snapshot().gangs == {}
 
 
-def test_who_suspends_a_job_for_another_reason_resumes_it():
+def test_a_job_suspended_for_another_reason_is_not_resumed():
     waits = suspended(job("low", 2))
     waits["metadata"]["annotations"].pop(SUSPENDED_BY_KEY)
     assert Cluster(TEAM, node("n", 2), waits).snapshot().gangs == {}

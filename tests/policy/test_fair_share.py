@@ -156,7 +156,7 @@ def test_w8_guarantees_above_the_total_shrink_and_say_so():
     assert by_name(table, divide(queues, 10, KAI)[2].fair) == {"a": 8, "b": 8}
 
 
-def test_shrinking_takes_nothing_from_those_who_ask_for_less_than_their_part():
+def test_shrinking_takes_nothing_from_queues_that_request_less_than_their_part():
     table, _, ours = divide(plain(a=(8, 1, 100, 4), b=(8, 1, 100, 8)), 10)
     assert by_name(table, ours.fair) == {"a": 4, "b": 6}
     assert by_name(table, ours.scaled) == {"a": False, "b": True}

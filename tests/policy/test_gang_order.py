@@ -22,7 +22,7 @@ def test_what_was_gained_by_waiting_counts_like_priority():
     assert rank(old, gained=10) < rank(urgent), "alike, and older"
 
 
-def test_who_ran_out_comes_last_and_the_longest_ago_first():
+def test_gangs_that_ran_out_come_last_and_the_longest_ago_first():
     a, b, c = (gang(name, pods=1) for name in "abc")
     assert in_rotation([a, b, c], {a.key: 7, b.key: 3}) == [[c], [b], [a]]
     assert in_rotation([], {}) == []

@@ -163,7 +163,7 @@ def by_trying_all(node, free, wanted):
     st.lists(st.tuples(zone, zone), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=3),
 )
-def test_who_starts_later_needs_no_fewer_zones(policy, by_pod, pairs, sizes):
+def test_a_pod_that_starts_later_needs_no_fewer_zones(policy, by_pod, pairs, sizes):
     zones = tuple(tuple(map(max, *pair)) for pair in pairs)
     free = tuple(tuple(map(min, *pair)) for pair in pairs)
     node = numa(policy, by_pod=by_pod, zones=zones)

@@ -156,7 +156,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("specs", "held", "fair", "ask", "expected"), CASES.values(), ids=CASES)
-def test_who_goes_first(specs, held, fair, ask, expected):
+def test_which_queue_goes_first(specs, held, fair, ask, expected):
     assert first(stand(specs, held, fair), ask) == expected
 
 

@@ -25,7 +25,7 @@ def test_gangs_start_whole_or_wait_whole_and_hold_distinct_devices():
     assert len(devices) == len(set(devices)) == len(course.placements[0].pods)
 
 
-def test_who_waits_starts_when_who_runs_has_ended():
+def test_a_pending_gang_starts_when_the_running_one_has_ended():
     cluster = simulated(
         queue("team", 8), job("first", 8, "team", seconds=100), job("second", 8, "team")
     )

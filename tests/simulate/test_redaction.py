@@ -21,7 +21,7 @@ ADDRESS = "10.9.8.7"
 
 
 def decided(documents: list[Document]):
-    """Where each pod goes, who leaves, what stops whom, by uid: names are others."""
+    """By uid, as names differ: where pods go, which are evicted, what stops the others."""
     cluster = SimulatedCluster(Configuration(), start=NOW, seed=1)
     cluster.load(documents)
     nodes = {

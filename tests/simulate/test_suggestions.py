@@ -30,7 +30,7 @@ def settled(*documents, **hardware):
 
 
 def told(suggestion):
-    """What each step does to whom."""
+    """What each step does to which gang."""
     return [
         (step.verb, step.kind, step.name, step.patch or step.count) for step in suggestion.steps
     ]
@@ -40,7 +40,7 @@ def floor(count):
     return {"metadata": {"annotations": {"scheduling.kai.io/min-available": str(count)}}}
 
 
-def test_who_runs_needs_nothing():
+def test_a_running_gang_needs_nothing():
     assert suggestions(settled(queue("team", 8), job("four", 4, "team")), "four") == ()
 
 
@@ -107,7 +107,7 @@ def test_for_capacity_the_largest_floor_the_cheapest_gang_and_the_fewest_nodes()
 
 
 @pytest.mark.slow
-def test_a_suggestion_names_who_pays():
+def test_a_suggestion_names_the_gangs_it_costs():
     cluster = settled(queue("a", 0), queue("b", 0, 2), job("greedy", 8, "a"))
     cluster.embedded.create(job("capped", 4, "b"))
     cluster.settle(60)

@@ -1,4 +1,4 @@
-"""Who used the cluster lately has less claim on what is left over, for a while."""
+"""A queue that used the cluster lately gets less of the remainder, for a while."""
 
 import pytest
 

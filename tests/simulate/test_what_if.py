@@ -51,7 +51,7 @@ def test_a_drained_gang_that_finds_another_node_loses_pods_all_the_same():
 
 
 @pytest.mark.slow
-def test_who_waits_for_more_pods_than_run_starts_only_if_more_of_it_run():
+def test_a_gang_below_min_member_starts_only_if_more_of_its_pods_run():
     elastic = job("elastic", 6, "team")
     elastic["metadata"]["annotations"]["scheduling.kai.io/min-available"] = "2"
     cluster = settled(queue("team", 8), elastic, nodes=1)
@@ -112,7 +112,7 @@ def test_nothing_is_suggested_where_no_node_group_helps():
     assert not [each for each in found if "add " in each.text]
 
 
-def test_a_larger_maximum_starts_who_waited_for_it():
+def test_a_larger_maximum_starts_the_gang_that_waited_for_it():
     cluster = settled(queue("team", 0, 4), job("one", 4, "team"), job("two", 4, "team"))
     comparison = ask(cluster, SetQueue("team", ("maxGPUs",), 8))
     assert [len(each.nodes) for each in comparison.starts] == [4]
@@ -136,7 +136,7 @@ def test_the_fewest_nodes_until_no_gang_waits():
     assert needed.nodes == 4, "17 GPUs are on 5 nodes of 4, one of them is there"
 
 
-def test_who_waits_for_a_queue_waits_for_no_node():
+def test_a_gang_that_waits_for_a_queue_waits_for_no_node():
     cluster = settled(queue("team", 0, 1), job("over", 2, "team"), nodes=1)
     needed = nodes_needed(cluster.documents(), (), Configuration(), like="node-0", now=NOW)
     assert needed.nodes == 0

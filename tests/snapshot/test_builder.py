@@ -331,7 +331,7 @@ def test_a_pod_under_eviction_counts_as_leaving_until_it_is_refused():
     assert staying.queue_allocated["team"]["gpu"] == 2
 
 
-def test_a_gang_remembers_who_ran_to_the_end():
+def test_a_gang_remembers_which_pods_succeeded():
     owner, *pods = job_with_pods("train", 3, queue="team", node="a")
     world = cluster(node("a"), owner, pods)
     assert world.snapshot().gangs["default/Job/train"].succeeded == 0

@@ -1,4 +1,4 @@
-"""MIG devices that pods have by KAI's annotation: who may close those of a node."""
+"""MIG devices that pods have by KAI's annotation: which pods may close those of a node."""
 
 import pytest
 

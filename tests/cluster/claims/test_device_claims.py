@@ -1,4 +1,4 @@
-"""What people get who ask for devices by claim: alternatives, parts, shares, taints, safety."""
+"""What pods get that request devices by claim: alternatives, parts, shares, taints, safety."""
 
 import asyncio
 import contextlib

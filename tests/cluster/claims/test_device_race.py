@@ -135,7 +135,7 @@ async def test_two_hundred_devices_that_two_schedulers_want_in_the_same_moment(r
 
 
 @pytest.mark.usefixtures("definitions")
-async def test_who_takes_devices_of_running_pods_is_told_of_within_a_second(
+async def test_a_claim_that_takes_devices_of_running_pods_is_reported_within_a_second(
     cluster: Cluster, view: View
 ):
     await cluster.submit(queue(), device_class())
@@ -200,7 +200,7 @@ async def is_settled(view: View, course: Course) -> bool:
 
 
 async def is_told(view: View, course: Course, running: Running) -> bool:
-    """Those who came after us were counted, and both sides were told."""
+    """Claims that came after ours were counted, and both sides were told."""
     both = {name: holders for name, holders in course.holders.items() if len(holders) > 1}
     assert running.count(DOUBLES) >= len(both)
     for device, holders in both.items():

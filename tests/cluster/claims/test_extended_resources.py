@@ -119,7 +119,7 @@ def first_scheduler(client: Client) -> Scheduler:
 
 
 @pytest.mark.parametrize("writes", [1, 3, 5, 7, 9, 11])
-async def test_who_comes_after_a_killed_scheduler_starts_the_gang(
+async def test_the_next_leader_after_a_killed_scheduler_starts_the_gang(
     cluster: Cluster, view: View, definitions: None, monkeypatch: pytest.MonkeyPatch, writes: int
 ):
     settings = replace(scheduler_module.commit_settings(EAGER), claim_grace=0.9)

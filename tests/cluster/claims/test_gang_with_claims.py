@@ -167,7 +167,9 @@ async def test_eight_pods_get_eight_devices_or_none(place: Place):
 
 
 @pytest.mark.parametrize("writes", [3, 8, 13, 16, 19])
-async def test_who_comes_after_a_killed_scheduler_completes_the_gang(place: Place, writes: int):
+async def test_the_next_leader_after_a_killed_scheduler_completes_the_gang(
+    place: Place, writes: int
+):
     await place.submit("train", SIZE)
     async with connect(Kubeconfig(str(place.cluster.kubeconfig))) as client:
         await run_until_killed(client, make_scheduler, writes)

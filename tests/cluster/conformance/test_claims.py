@@ -1,4 +1,4 @@
-"""ResourceClaims: what never changes, what can only be cleared, who may leave."""
+"""ResourceClaims: what never changes, what can only be cleared, which users may be removed."""
 
 from typing import Any
 

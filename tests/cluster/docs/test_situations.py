@@ -1,7 +1,7 @@
 """Gangs that wait on the real control plane: twelve stages, and where reasons meet.
 
 The explanation names the stage, and taking the steps of its first suggestion, as they are, starts
-the gang and costs whom it says.
+the gang and costs the gangs that it names.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
             await real.submit(document)
             await view.wait_bound(document["metadata"]["name"], pods)
         if situation.patience:
-            await eventually(lambda: promises(running), what="nodes reserved for who waits")
+            await eventually(lambda: promises(running), what="nodes reserved for the pending gang")
         await real.submit(*situation.waits)
         if isinstance(situation.stage, Stage):
             message = await told(running, situation)

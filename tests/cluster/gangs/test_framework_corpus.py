@@ -82,7 +82,7 @@ def read_case(path: Path) -> Case | None:
 
 
 def without_sets(written: Document) -> tuple[list[Document], list[Document]]:
-    """Objects and pods; who was owned by a set is owned by what owned the set."""
+    """Objects and pods; a pod that was owned by a set is owned by what owned the set."""
     listed = written.get("objects", ())
     named = {f"{each['kind']}/{each['name']}": each for each in listed}
     sets = {key: each for key, each in named.items() if each["apiVersion"] == "apps/v1"}

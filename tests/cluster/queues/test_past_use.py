@@ -14,7 +14,9 @@ from tests.support.prometheus import prometheus
 IN_TEAM_B = dict.fromkeys(IN_TEAM_A, "team-b")
 
 
-async def test_who_used_the_cluster_lately_gets_less_of_what_is_left(cluster: Cluster, tmp_path):
+async def test_a_queue_that_used_the_cluster_lately_gets_less_of_the_remainder(
+    cluster: Cluster, tmp_path
+):
     await install_definitions(cluster.api)
     await cluster.submit(
         queue("team-a", deservedGPUs=0), queue("team-b", deservedGPUs=0), claim_template()

@@ -37,7 +37,7 @@ def rule(effect="NoExecute", **selector):
     }
 
 
-def test_a_rule_evicts_who_does_not_tolerate_it(two):
+def test_a_rule_evicts_pods_that_do_not_tolerate_it(two):
     two.create(rule(driver=DRIVER))
     two.clock.advance(0.5)
     conditions = two.api.get(PODS, "a", "default")["status"]["conditions"]

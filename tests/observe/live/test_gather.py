@@ -1,4 +1,4 @@
-"""From mirrored objects to a picture: who holds which GPU, and in which state."""
+"""From mirrored objects to a picture: the holder and the state of each GPU."""
 
 from datetime import UTC, datetime
 

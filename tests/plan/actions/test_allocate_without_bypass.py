@@ -43,7 +43,7 @@ def test_the_younger_of_two_alike_does_not_start_in_the_way_of_the_older():
 
 
 @pytest.mark.parametrize("rules", [KAI, WHO_FITS])
-def test_by_other_rules_who_fits_starts_and_leaves_a_cycle_later(rules):
+def test_by_other_rules_a_gang_that_fits_starts_and_is_evicted_a_cycle_later(rules):
     before = contested(gang("low", pods=1, gpus=4, created=6), rules=rules)
     plan = before.plan()
     assert placed(plan) == {"low-0": "a"}

@@ -184,7 +184,7 @@ def test_nodes_without_the_label_hold_any_number_of_pods_that_refuse_each_other(
     assert evicted(plan) == ["r"]
 
 
-def test_who_leaves_for_a_pod_that_refuses_it_does_not_stay():
+def test_a_victim_of_a_pod_that_refuses_it_does_not_stay():
     """Whoever is told of first, the pod that refuses or the pod that runs."""
     runs = pod("web", queue="q", node="a", labels=WEB)
     waits = pod("new", queue="q", affinity=away(HOST), node_selector={HOST: "a"})

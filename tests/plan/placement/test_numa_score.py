@@ -80,7 +80,7 @@ def test_pods_of_one_cycle_use_the_zones_up():
     assert len(found) == 5, "no pod is refused"
 
 
-def test_who_must_leave_frees_the_zone_that_counts():
+def test_a_victim_frees_the_zone_that_counts():
     """Capacity comes free on both nodes; only one of them has it in one zone."""
     nodes = aligned("a", 2, 0, cpu="4"), aligned("b", 1, 0, cpu="4")
     seen = {"a": "node-1", "b": "node-1"}

@@ -107,7 +107,7 @@ def test_mixed_gangs_that_fit_are_placed(scores):
 
 
 @pytest.mark.parametrize("name", [BuiltInScore.FGD, BuiltInScore.FRUGAL])
-def test_fragmentation_keeps_whole_gpus_for_those_who_want_them(name):
+def test_fragmentation_keeps_whole_gpus_for_pods_that_request_them(name):
     parts = [shared(pod(f"old{i}", 0, queue="q", node="a"), "0.5", group="g") for i in range(1)]
     waits = [shared(pod("half", 0, queue="q"), "0.5"), pod("one", 1, queue="q", created=9)]
     nodes = (node("a", 2), node("b", 1))

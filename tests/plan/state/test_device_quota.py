@@ -1,4 +1,4 @@
-"""Queues limited by DeviceClass: who may hold how many devices of which class."""
+"""Queues limited by DeviceClass: how many devices of each class they may have allocated."""
 
 import pytest
 from msgspec.structs import replace
@@ -143,7 +143,7 @@ def test_once_allocated_a_claim_counts_by_what_it_got():
     assert share.allocated[f"deviceattribute/{PRODUCT}=H100"] == 2
 
 
-def test_a_limit_that_is_written_later_counts_who_runs():
+def test_a_limit_that_is_written_later_counts_running_pods():
     held = claim("held", 2, held_by=["p"], on=[("n-h100", "gpu-0"), ("n-h100", "gpu-1")], owner="p")
     running = claiming(pod("p", 0, queue="team", node="n-h100"), "held")
     world = cluster(*hardware(queue("team", 16)), held, running)

@@ -1,4 +1,4 @@
-"""Who may not be evicted now: kept by a budget, of a queue that lost enough, or just evicted."""
+"""Eviction limits: budgets, queues that lost enough pods, and pods that were just evicted."""
 
 import pytest
 from hypothesis import given
@@ -195,7 +195,7 @@ def test_a_restart_does_not_forget_what_a_queue_has_lost():
     assert idle.queues[0].evictions == plan.queues[0].evictions, "counted once, and still told"
 
 
-def test_a_restart_does_not_forget_who_was_just_evicted():
+def test_a_restart_does_not_forget_which_pods_were_just_evicted():
     low = [gang(name, node="a", pods=1, created=at) for at, name in enumerate("yx")]
     team = [QueueInfo(name="team", deserved={"gpu": 8.0})]
     urgent = gang("urgent", pods=1, priority=10)
@@ -257,7 +257,7 @@ def test_a_limit_of_none_forbids():
     assert evicted(slowed(0)(gang("urgent", pods=1, priority=10)).plan()) == []
 
 
-def test_who_was_just_evicted_is_not_evicted_again():
+def test_a_pod_that_was_just_evicted_is_not_evicted_again():
     memory, settings = CycleMemory(ClusterDevices()), {"cooldown": 600.0}
     each = world(
         {"a": 2},

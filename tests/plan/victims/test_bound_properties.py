@@ -1,6 +1,7 @@
 """Whatever is asked for: no queue passes its max, and what can't be taken back stays in deserved.
 
-Both hold at every level of the tree. Who was above a bound before may stay, and gets no more.
+Both hold at every level of the tree. A queue that was above a bound may stay so,
+and gets no more.
 """
 
 import pytest

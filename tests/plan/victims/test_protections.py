@@ -36,7 +36,7 @@ def test_the_own_queue_at_its_fair_share():
     assert "queue own would have 8 GPUs allocated, above its fair share of 4" in found.message
 
 
-def test_who_holds_no_more_than_its_due_keeps_it():
+def test_a_queue_within_its_fair_share_keeps_it():
     found = waiting(
         node("a", 4),
         node("b", 4, labels={"pool": "b"}, unschedulable=True),

@@ -71,7 +71,7 @@ def test_job_sizes_are_floors():
     assert len(evicted(plan)) == 4
 
 
-def test_w20_who_eats_the_budget_does_not_head_the_next_cycle():
+def test_w20_a_gang_that_spends_the_budget_does_not_come_first_in_the_next_cycle():
     """ "Mixed" needs several trials, and one is all there is; "simple" comes later in the order."""
     mixed = gang("mixed", pods=2, priority=20)
     mixed = replace(mixed, members=(mixed.members[0], member("mixed-1", 2, "", priority=20)))

@@ -195,7 +195,7 @@ def test_frugal_keeps_cores_and_memory_for_all_gpus_of_a_node(short):
     assert plain[0] == plain[1]
 
 
-def test_frugal_leaves_the_rare_model_to_those_who_need_it():
+def test_frugal_leaves_the_rare_model_to_pods_that_need_it():
     """As many pods need the second node as can't use it; only one GPU in four is there."""
     rows = [((0, 0), (1, 1000), 1, True, 1.0)] * 2
     target = listed(rows, nodes=2)

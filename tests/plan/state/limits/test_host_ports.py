@@ -1,4 +1,4 @@
-"""Host ports: taken by who stands there, free once the last holder leaves or must leave."""
+"""Host ports: taken by pods on the node, free once the last holder leaves or must leave."""
 
 from msgspec.structs import replace
 

@@ -120,7 +120,7 @@ def test_capacity_of_a_zone_is_won_and_held_by_priority():
     assert [each.pod.name for each in found.nominations] == ["urgent"]
 
 
-def test_who_leaves_frees_the_zone_it_was_seen_in():
+def test_a_pod_that_ends_frees_the_zone_it_was_seen_in():
     leaving = whole("old", 3, node="n0", zone="node-0", leaving=True)
     found = world(report("n0", 0, 1), leaving, whole("new", 3)).plan()
     assert [each.pod.name for each in found.nominations] == ["new"]

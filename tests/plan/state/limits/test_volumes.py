@@ -46,7 +46,7 @@ def test_volumes_to_be_made_count_too():
     assert len(placed(found)) == 2
 
 
-def test_who_leaves_detaches_and_who_must_leave_is_one_that_has_a_volume():
+def test_an_evicted_pod_detaches_and_the_victim_is_one_that_has_a_volume():
     volumes = bound("ab")
     leaving = using("old", "a", node="n0", leaving=True)
     found = plan(takes("n0", 1), volumes, leaving, using("new", "b"))
