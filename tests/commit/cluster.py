@@ -43,7 +43,7 @@ from kai_py.embedded.store import Store
 from kai_py.embedded.writes import WriteRequest, execute, read
 from kai_py.grouping.gang import FailureLimit, Owner
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.plan import Action, ClaimAllocation, GangPlacement, Placement
+from kai_py.plan.plan import Action, ClaimAllocation, Eviction, GangPlacement, Placement
 from kai_py.watch import kinds
 from kai_py.watch.client import Client
 from kai_py.watch.errors import TimedOut, from_response
@@ -351,3 +351,27 @@ def assert_nothing_held(cluster: Cluster) -> None:
     assert cluster.nodes() == {}
     assert [c.metadata.name for c in cluster.claims() if c.status.allocation] == []
     assert [c.metadata.name for c in cluster.claims() if c.status.reserved_for] == []
+
+
+def eviction_of(pod, *, suspend=False):
+    return Eviction(
+        pod=pod,
+        node="node-a",
+        gang="team-a/Job/train",
+        owner=JOB,
+        queue="queue-a",
+        action=Action.PREEMPT,
+        preemptor="team-a/Job/big",
+        preemptor_queue="queue-a",
+        reason="preempted by higher priority workload team-a/Job/big",
+        suspend=suspend,
+    )
+
+
+async def carry_out(committer, plan):
+    committer.commit(plan, now=0.0)
+    assert await committer.drain(5.0)
+
+
+def count(metric, *labels):
+    return metric.labels(*labels)._value.get()

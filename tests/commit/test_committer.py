@@ -6,13 +6,15 @@ from msgspec.structs import replace
 from kai_py.commit.settings import CommitSettings
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import BUDGETS, PODS
-from kai_py.plan.plan import Action, Eviction, Nomination, Plan
+from kai_py.plan.plan import Nomination, Plan
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
-    JOB,
     NAMESPACE,
     NO_ROLE,
     QUICK,
+    carry_out,
+    count,
+    eviction_of,
     first,
     gang_of,
     gang_with_claims,
@@ -24,29 +26,6 @@ from tests.commit.cluster import (
 @pytest.fixture
 def assume_cache():
     return RecordingAssumeCache()
-
-
-def eviction_of(pod, reason="preempted by higher priority workload team-a/Job/big"):
-    return Eviction(
-        pod=pod,
-        node="node-a",
-        gang="team-a/Job/train",
-        owner=JOB,
-        queue="queue-a",
-        action=Action.PREEMPT,
-        preemptor="team-a/Job/big",
-        preemptor_queue="queue-a",
-        reason=reason,
-    )
-
-
-async def carry_out(committer, plan):
-    committer.commit(plan, now=0.0)
-    assert await committer.drain(5.0)
-
-
-def count(metric, *labels):
-    return metric.labels(*labels)._value.get()
 
 
 async def test_a_gang_is_assumed_at_once_and_stays_so_when_bound(cluster, assume_cache):

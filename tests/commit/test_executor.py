@@ -17,8 +17,7 @@ from kai_py.plan.plan import Plan
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES, PODS
 from tests.commit.assume_cache import RecordingAssumeCache
-from tests.commit.cluster import JOB, SETTINGS, Cluster, Fresh, gang_of, placed
-from tests.commit.test_committer import eviction_of
+from tests.commit.cluster import JOB, SETTINGS, Cluster, Fresh, eviction_of, gang_of, placed
 
 STALE = ["Pod: its watch has not shown a write of this process"]
 

@@ -22,11 +22,13 @@ from tests.commit.cluster import (
     NO_ROLE,
     SCHEDULER,
     SETTINGS,
+    carry_out,
+    count,
+    eviction_of,
     gang_of,
     placed,
     refuse,
 )
-from tests.commit.test_committer import carry_out, count, eviction_of
 
 
 @pytest.fixture

@@ -9,34 +9,19 @@ from msgspec.structs import replace
 from kai_py.api.records.node import Taint
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.embedded.resources import PODS
-from kai_py.plan.plan import Action, Eviction, Plan
+from kai_py.plan.plan import Plan
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
-    JOB,
     NAMESPACE,
     SETTINGS,
     Cluster,
     assert_nothing_held,
+    eviction_of,
     first,
     gang_with_claims,
     ready_node,
     refuse,
 )
-
-
-def eviction_of(pod, *, suspend=False):
-    return Eviction(
-        pod=pod,
-        node="node-a",
-        gang="team-a/Job/train",
-        owner=JOB,
-        queue="queue-a",
-        action=Action.PREEMPT,
-        preemptor="team-a/Job/big",
-        preemptor_queue="queue-a",
-        reason="preempted by team-a/Job/big",
-        suspend=suspend,
-    )
 
 
 @pytest.mark.parametrize("suspend", [False, True])
