@@ -32,9 +32,6 @@ PAGES = [
 
 MOST_WORDS = 25
 
-SHARED_NAMES: dict[str, str] = {}
-"""Public class names that stand for two things, and why that is no mistake."""
-
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the first table below a heading of the glossary."""
@@ -99,6 +96,4 @@ def test_a_public_class_name_stands_for_one_thing() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(ROOT)))
-    shared = {name: where for name, where in places.items() if len(where) > 1}
-    assert shared.keys() == SHARED_NAMES.keys(), shared
-    assert len(SHARED_NAMES) <= 10
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
