@@ -125,7 +125,16 @@ def _gpus(amounts: Mapping[str, float | None]) -> float:
 def _gang(row: GangRow) -> LiveGang:
     reason = "" if row.state in (RUNNING, STARTING) else row.state
     running = 0 if row.state == STARTING else row.bound
-    return LiveGang(row.gang, row.queue, row.pods, row.bound, running, 0, 0, reason)
+    return LiveGang(
+        key=row.gang,
+        queue=row.queue,
+        pods=row.pods,
+        bound=row.bound,
+        running=running,
+        terminating=0,
+        finished=0,
+        pending_reason=reason,
+    )
 
 
 def live_nodes(devices: Sequence[DeviceEntry]) -> list[LiveNode]:

@@ -174,16 +174,16 @@ class Committer:
     async def _bind(self, gang: GangPlacement) -> None:
         started = asyncio.get_running_loop().time()
         transaction = GangTransaction(
-            gang,
-            self._access.about(gang.owner.namespace),
-            self._holders,
-            self._settings,
-            self._cached_claims(gang),
-            self._event_writer.report_waiting,
-            lambda claim: self._claim_uids[claim] > 1,
-            self._find_node,
-            self._find_pod,
-            self._gpu_reservations,
+            gang=gang,
+            access=self._access.about(gang.owner.namespace),
+            holders=self._holders,
+            settings=self._settings,
+            cached_claims=self._cached_claims(gang),
+            report_waiting=self._event_writer.report_waiting,
+            is_shared=lambda claim: self._claim_uids[claim] > 1,
+            find_node=self._find_node,
+            find_pod=self._find_pod,
+            gpu_reservations=self._gpu_reservations,
         )
         self._transactions |= dict.fromkeys((p.pod.uid for p in gang.pods), transaction)
         try:

@@ -43,18 +43,18 @@ class NodeConstraints:
 def constraints_of(shape: Shape) -> NodeConstraints:
     """The constraints of a shape."""
     return NodeConstraints(
-        shape.node_selector,
-        shape.affinity,
-        shape.tolerations,
-        shape.volume_selectors,
-        tuple(
+        node_selector=shape.node_selector,
+        affinity=shape.affinity,
+        tolerations=shape.tolerations,
+        volume_selectors=shape.volume_selectors,
+        claim_selectors=tuple(
             (use.name, use.node_selector) for use in shape.claims if use.node_selector is not None
         ),
-        shape.spot,
-        shape.gpu_share is not None,
-        GPU_RESOURCE in shape.requests,
-        any(name.startswith(MIG_PREFIX) for name in shape.requests),
-        tuple(shape.extended.resources),
+        spot=shape.spot,
+        shares_gpus=shape.gpu_share is not None,
+        uses_gpus=GPU_RESOURCE in shape.requests,
+        uses_mig=any(name.startswith(MIG_PREFIX) for name in shape.requests),
+        extended_resources=tuple(shape.extended.resources),
     )
 
 

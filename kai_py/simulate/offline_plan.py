@@ -112,14 +112,16 @@ def plan_objects(
         if until_rest and not has_changed:
             break
     return OfflinePlan(
-        VERSION,
-        cycle,
-        not has_changed,
-        sorted(placements, key=lambda each: (each.pod, each.cycle)),
-        sorted(evictions, key=lambda each: (each.pod, each.cycle)),
-        sorted(nominations, key=lambda each: (each.pod, each.cycle)),
-        sorted(_pending(plan), key=lambda each: each.gang),
-        _rejected([*given.rejected, *rejected], without_pods, cluster.rejected, _problems(plan)),
+        version=VERSION,
+        cycles=cycle,
+        rest=not has_changed,
+        placements=sorted(placements, key=lambda each: (each.pod, each.cycle)),
+        evictions=sorted(evictions, key=lambda each: (each.pod, each.cycle)),
+        nominations=sorted(nominations, key=lambda each: (each.pod, each.cycle)),
+        pending=sorted(_pending(plan), key=lambda each: each.gang),
+        rejected=_rejected(
+            [*given.rejected, *rejected], without_pods, cluster.rejected, _problems(plan)
+        ),
     )
 
 

@@ -86,7 +86,15 @@ def pod_demand(
     closes = shape is UNREADABLE_SHAPE or claims.unreadable
     mig = legacy_mig_devices(pod) if pod.spec.node_name else {}
     return PodDemand(
-        shape, claims, share, volumes, first.waiting_for, first.missing, problem, closes, mig
+        shape=shape,
+        claims=claims,
+        gpu_share=share,
+        volumes=volumes,
+        waiting_for=first.waiting_for,
+        missing=first.missing,
+        problem=problem,
+        closes_node=closes,
+        unrequested_mig=mig,
     )
 
 

@@ -179,13 +179,13 @@ def open_session(
         compute_domains=ComputeDomains.of(snapshot, memory.devices),
     )
     return CycleState(
-        snapshot,
-        settings,
-        quota,
-        statement,
-        placer,
-        _turns(memory, statement, watch, extensions),
-        SearchBudgets(
+        snapshot=snapshot,
+        settings=settings,
+        quota=quota,
+        statement=statement,
+        placer=placer,
+        turns=_turns(memory, statement, watch, extensions),
+        search_budgets=SearchBudgets(
             settings.victim_probes,
             settings.victim_probes_per_gang,
             out_of_probes_before=memory.out_of_budget,

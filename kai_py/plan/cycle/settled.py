@@ -241,16 +241,16 @@ def settle(state: CycleState, finished: FinishedCycle, until: float | None) -> S
     if finished.plan.admissions or _depends_on_time(state, pending, finished.plan.unplaced):
         return None
     return SettledCycle(
-        finished.decisions,
-        state.snapshot.now,
-        math.inf if until is None else until,
-        _settled_gangs(state, pending, finished),
-        state.settings.victim_probes - state.search_budgets.probes,
-        MAX_STEPS_PER_CYCLE - state.placer.search_steps.left,
-        dict(state.eviction_limits.protected_by),
-        gangs,
-        finished.ready,
-        finished.plan.unplaced,
+        decisions=finished.decisions,
+        since=state.snapshot.now,
+        until=math.inf if until is None else until,
+        gangs=_settled_gangs(state, pending, finished),
+        probes=state.settings.victim_probes - state.search_budgets.probes,
+        steps=MAX_STEPS_PER_CYCLE - state.placer.search_steps.left,
+        protected_by=dict(state.eviction_limits.protected_by),
+        all_gangs=gangs,
+        ready=finished.ready,
+        unplaced=finished.plan.unplaced,
     )
 
 

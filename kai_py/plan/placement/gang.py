@@ -312,16 +312,16 @@ class Placer:
     ) -> bool:
         """Place all parts by the search pod by pod, or nothing; arguments as of ``RuleSearch``."""
         search = RuleSearch(
-            attempt.statement,
-            attempt.gang,
-            attempt.action,
-            parts,
-            self.shapes.fits,
-            node_set.mask,
-            attempt.capacity,
-            self.search_steps,
-            domains,
-            subgroups,
+            statement=attempt.statement,
+            gang=attempt.gang,
+            action=attempt.action,
+            parts=parts,
+            fits=self.shapes.fits,
+            mask=node_set.mask,
+            capacity=attempt.capacity,
+            steps=self.search_steps,
+            domains=domains,
+            subgroups=subgroups,
         )
         return search.place()
 

@@ -165,17 +165,17 @@ class Statement:
             self._record(
                 member.pod.uid,
                 Assignment(
-                    member,
-                    gang,
-                    row,
-                    capacity,
-                    action,
-                    devices.allocations,
-                    member.claims,
-                    gpus,
-                    devices.create_claim,
-                    devices.node_claims,
-                    devices.node_amounts,
+                    member=member,
+                    gang=gang,
+                    row=row,
+                    capacity=capacity,
+                    action=action,
+                    allocations=devices.allocations,
+                    reserved_claims=member.claims,
+                    gpus=gpus,
+                    create_claim=devices.create_claim,
+                    node_claims=devices.node_claims,
+                    node_amounts=devices.node_amounts,
                 ),
             )
             if devices.refund:

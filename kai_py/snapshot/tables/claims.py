@@ -153,14 +153,14 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     if group.group is not None and shared:
         reservation = GroupReservation(group.group, tuple(shared))
     return PodClaims(
-        tuple(uses),
-        tuple(references),
-        tuple(keys),
-        waiting,
-        missing,
-        extended,
-        reservation,
-        unreadable,
+        uses=tuple(uses),
+        references=tuple(references),
+        keys=tuple(keys),
+        waiting_for=waiting,
+        missing=missing,
+        extended_claims=extended,
+        group_reservation=reservation,
+        unreadable=unreadable,
     )
 
 
