@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kai_py.plan.placement.attempt import Attempt
 from kai_py.plan.placement.fit import ShapeFits, slack
 from kai_py.plan.placement.running_fit import fits_by_resources
 from kai_py.plan.plan import Action
-from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.exact_assignment import PodClass, assign
 from kai_py.policy.pod_rules import DomainCounts
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.topology import NO_DOMAIN
@@ -71,15 +71,10 @@ def can_assign(statement: Statement, parts: Sequence[Sequence[Member]]) -> bool:
 
 
 def place_exactly(
-    statement: Statement,
-    gang: Gang,
-    parts: Sequence[Sequence[Member]],
-    masks: Sequence[Bools],
-    action: Action,
-    *,
-    capacity: Capacity,
+    attempt: Attempt, parts: Sequence[Sequence[Member]], masks: Sequence[Bools]
 ) -> bool:
     """Place all of ``parts`` or nothing; ``masks``: (nodes,) per part, where its pods may go."""
+    statement, gang, action, capacity, _ = attempt
     kinds = [
         PodClass(len(part), statement.request_vector(part[0].shape), mask)
         for part, mask in zip(parts, masks, strict=True)
@@ -99,13 +94,10 @@ class RuleSearch:
     ``subgroups``: for each part, the positions in ``domains`` of those that its pods belong to.
     """
 
-    statement: Statement
-    gang: Gang
-    action: Action
+    attempt: Attempt
     parts: Sequence[Sequence[Member]]
     fits: ShapeFits
     mask: Bools
-    capacity: Capacity
     steps: SearchSteps
     domains: Sequence[Ints] = ()
     subgroups: Sequence[Sequence[int]] = ()
@@ -116,12 +108,12 @@ class RuleSearch:
         """Begin with no pod placed."""
         self._rows = [[] for _ in self.parts]
         self.subgroups = self.subgroups or [()] * len(self.parts)
-        nodes = max(1, len(self.statement.snapshot.nodes))
+        nodes = max(1, len(self.attempt.statement.snapshot.nodes))
         pods = sum(map(len, self.parts))
         bound = max(pods, min(MAX_SEARCH_STEPS, MAX_NODES_TO_SEARCH // nodes))
         self._last_step = self.steps.left - min(self.steps.left, bound)
         shapes = [part[0].shape for part in self.parts]
-        concern, limits = self.statement.pod_rules.concern, self.statement.limits
+        concern, limits = self.attempt.statement.pod_rules.concern, self.attempt.statement.limits
         self._in_any_order = any(map(concern, shapes))
         self._equal_nodes = not any(shape.gpu_share or limits.refusing(shape) for shape in shapes)
 
@@ -154,10 +146,9 @@ class RuleSearch:
             return False
         self.steps.left -= 1
         member = self.parts[at][len(self._rows[at])]
-        with self.statement.trial() as trial:
-            if not self.statement.place(
-                self.gang, [member], row, self.action, capacity=self.capacity
-            ):
+        statement, gang, action, capacity, _ = self.attempt
+        with statement.trial() as trial:
+            if not statement.place(gang, [member], row, action, capacity=capacity):
                 return False
             self._rows[at].append(row)
             if self.place():
@@ -172,15 +163,15 @@ class RuleSearch:
         A node from which the anti-affinity of others keeps the pod stays excluded. A node from
         which its own affinity or spread keeps it now may be allowed once further pods are placed.
         """
-        statement, shape = self.statement, self.parts[at][0].shape
+        statement, shape = self.attempt.statement, self.parts[at][0].shape
         mask = self._static_mask(shape) & self.mask
         for subgroup in self.subgroups[at]:
             mask &= self._open_nodes(subgroup)
-        rules = statement.pod_rules.rules(self.capacity)
+        rules = statement.pod_rules.rules(self.attempt.capacity)
         for _, passes in rules.refusals(shape):
             mask &= passes
-        capacity = self.fits.capacity(statement, shape, mask, MAX_SEARCH_PODS, self.capacity)
-        replicas = capacity.replicas
+        wanted = self.attempt.capacity
+        replicas = self.fits.capacity(statement, shape, mask, MAX_SEARCH_PODS, wanted).replicas
         by_domain = self._by_domain(at, np.minimum(replicas, MAX_SEARCH_PODS))
         for _, passes in rules.attractions(shape):
             replicas = np.where(passes, replicas, 0)
@@ -209,15 +200,15 @@ class RuleSearch:
 
     def _distinct_rows(self, at: int, replicas: Ints) -> list[int]:
         """Rows on which a pod of part ``at`` fits, tightest first; one for equivalent nodes."""
-        shape, statement = self.parts[at][0].shape, self.statement
+        shape, statement = self.parts[at][0].shape, self.attempt.statement
         rows = np.flatnonzero(replicas)
-        free = statement.free(self.capacity)
+        free = statement.free(self.attempt.capacity)
         empty = slack(shape, statement.snapshot.resources, free)
         order: list[int] = rows[np.lexsort((rows, empty[rows], replicas[rows]))].tolist()
         if not self._equal_nodes:
             return order
         masks = [self._static_mask(part[0].shape) for part in self.parts]
-        rules = statement.pod_rules.rules(self.capacity)
+        rules = statement.pod_rules.rules(self.attempt.capacity)
         counted = [counts for part in self.parts for counts in rules.counts(part[0].shape)]
         alone = [np.bincount(counts.codes, minlength=len(counts.now)) == 1 for counts in counted]
         subgroups = [
@@ -236,7 +227,7 @@ class RuleSearch:
         return list(first.values())
 
     def _static_mask(self, shape: Shape) -> Bools:
-        return self.fits.static_fits.of(shape, self.statement.snapshot.nodes).mask
+        return self.fits.static_fits.of(shape, self.attempt.statement.snapshot.nodes).mask
 
 
 def _domain(counts: DomainCounts, row: int, alone: Bools) -> tuple[int, ...]:

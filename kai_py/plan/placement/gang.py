@@ -312,13 +312,10 @@ class Placer:
     ) -> bool:
         """Place all parts by the search pod by pod, or nothing; arguments as of ``RuleSearch``."""
         search = RuleSearch(
-            statement=attempt.statement,
-            gang=attempt.gang,
-            action=attempt.action,
-            parts=parts,
+            attempt,
+            parts,
             fits=self.shapes.fits,
             mask=node_set.mask,
-            capacity=attempt.capacity,
             steps=self.search_steps,
             domains=domains,
             subgroups=subgroups,
@@ -382,19 +379,19 @@ class Placer:
         self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place the largest pods first; if some do not fit, place all by exact search."""
-        statement, gang, action, capacity, _ = attempt
+        statement, capacity = attempt.statement, attempt.capacity
         with statement.trial() as trial:
             steps = (self.shapes.place(attempt, part, node_set) for part in parts)
             reason = next((each for each in steps if each is not None), None)
             if reason is None:
                 trial.keep()
                 return None
-        if action is not Action.ALLOCATE or not can_assign(statement, parts):
+        if attempt.action is not Action.ALLOCATE or not can_assign(statement, parts):
             return None if self._search(attempt, parts, node_set) else reason
         masks = [
             self.shapes.fits.static_fit(statement, part[0].shape, capacity).mask
             & node_set.of(part[0].shape).mask
             for part in parts
         ]
-        found = place_exactly(statement, gang, parts, masks, action, capacity=capacity)
+        found = place_exactly(attempt, parts, masks)
         return None if found else reason
