@@ -11,8 +11,7 @@ from kai_py.cli.kai_archive import read_archive
 from kai_py.cli.replay import command
 from kai_py.simulate.objects import write_objects
 from tests.dialects import feeding as fed
-from tests.dialects.kai.test_queues import kai_queue, native_queue
-from tests.dialects.kai.test_workloads import job, with_pods
+from tests.dialects.kai.objects import job, kai_queue, native_queue, with_pods
 
 
 def written(tmp_path, **objects):

@@ -5,8 +5,7 @@ from tests.dialects.feeding import NOW
 from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node
 from tests.dialects.feeding import pod as document_pod
-from tests.dialects.kai.test_pod_groups import QUEUE, member, members, pod_group, priority_class
-from tests.dialects.kai.test_queues import kai_queue
+from tests.dialects.kai.objects import QUEUE, kai_queue, member, members, pod_group, priority_class
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
 

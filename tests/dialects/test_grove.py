@@ -6,8 +6,7 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.statuses.grove_pod_gang import pod_gang_patch, pod_gang_reports
 from tests.dialects.feeding import Cluster, node, placed, pod
-from tests.dialects.kai.test_pod_groups import pod_group
-from tests.dialects.kai.test_queues import kai_queue
+from tests.dialects.kai.objects import kai_queue, pod_group
 
 QUEUE = kai_queue("q", quota=16, limit=-1, overQuotaWeight=1)
 KEY = "default/PodGang.scheduler.grove.io/{}"

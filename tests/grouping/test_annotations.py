@@ -10,8 +10,8 @@ from kai_py.grouping.owner_chain import GroupKind, OwnerLink
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.plan.plan import Stage
 from tests.dialects.feeding import Cluster, documents, node, placed, pod
+from tests.dialects.kai.objects import job
 from tests.dialects.kai.test_segments import INDEX, racks
-from tests.dialects.kai.test_workloads import job
 
 QUEUE = "scheduling.kai.io/queue-name"
 SIZE = "scheduling.kai.io/segment-size"

@@ -11,7 +11,7 @@ from tests.dialects.feeding import CREATED
 from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node
 from tests.dialects.feeding import pod as document_pod
-from tests.dialects.kai.test_queues import kai_queue
+from tests.dialects.kai.objects import kai_queue
 from tests.support.scenario import (
     START,
     at,

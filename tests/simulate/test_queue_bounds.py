@@ -9,7 +9,7 @@ from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.embedded.patches.json import apply_merge_patch
 from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patch, bound_patches
 from kai_py.snapshot.tables.queue_objects import queue_info
-from tests.dialects.kai.test_queues import kai_queue
+from tests.dialects.kai.objects import kai_queue
 from tests.simulate.clusters import queue
 
 H100 = {"name": "h100", "attribute": "gpu.nvidia.com/productName", "values": ["H100"], "max": 1}

@@ -6,7 +6,8 @@ from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMet
 from kai_py.dialects.kai.kinds import KindDefaults, class_of, defaults_of
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
 from tests.dialects.feeding import Cluster, pod
-from tests.dialects.kai.test_workloads import KAI, QUEUE
+from tests.dialects.kai.objects import KAI
+from tests.dialects.kai.test_workloads import QUEUE
 
 
 def chain(*kinds):

@@ -3,41 +3,15 @@
 import pytest
 
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
-from tests.dialects.kai.test_queues import kai_queue
+from tests.dialects.kai.objects import (
+    QUEUE,
+    member,
+    members,
+    pod_group,
+    priority_class,
+)
 
 KEY = "default/PodGroup.scheduling.run.ai/{}"
-
-
-def pod_group(name, status=None, **spec):
-    return {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
-        "kind": "PodGroup",
-        "metadata": {"name": name, **spec.pop("metadata", {})},
-        "spec": {"queue": "q", **spec},
-        "status": status or {},
-    }
-
-
-def member(name, group, leaf="", gpus=1, **parts):
-    labels = parts.pop("labels", {}) | ({"kai.scheduler/subgroup-name": leaf} if leaf else {})
-    return pod(name, gpus, labels=labels, annotations={"pod-group-name": group}, **parts)
-
-
-def members(group, count, leaf="", **parts):
-    return [member(f"{group}-{leaf}{i}", group, leaf, **parts) for i in range(count)]
-
-
-def priority_class(name, value, *, default=False):
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        "globalDefault": default,
-    }
-
-
-QUEUE = kai_queue("q", quota=8, limit=-1, overQuotaWeight=1)
 
 
 def gang(group, *objects):

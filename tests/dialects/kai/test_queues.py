@@ -2,7 +2,8 @@
 
 import math
 
-from tests.dialects.feeding import Cluster, node, pod
+from tests.dialects.feeding import Cluster, node
+from tests.dialects.kai.objects import kai_queue, native_queue
 
 FULL = """
 apiVersion: scheduling.run.ai/v2
@@ -18,30 +19,6 @@ spec:
     cpu: {quota: -1, limit: -1, overQuotaWeight: 1}
     memory: {quota: 1000, limit: 4000}
 """
-
-
-def kai_queue(name, **gpu):
-    open_ended = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-    resources = {"cpu": open_ended, "memory": open_ended, "gpu": gpu}
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"resources": resources},
-    }
-
-
-def native_queue(name, **spec):
-    return {
-        "apiVersion": "scheduling.kai.io/v1alpha1",
-        "kind": "Queue",
-        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"deservedGPUs": 8, **spec},
-    }
-
-
-def in_kai_queue(name, queue, **parts):
-    return pod(name, labels={"kai.scheduler/queue": queue}, **parts)
 
 
 def test_every_field_in_our_units():

@@ -4,8 +4,7 @@ import pytest
 
 from kai_py.api.records.unstructured import unstructured
 from tests.dialects.feeding import Cluster, node, placed, pod
-from tests.dialects.kai.test_pod_groups import QUEUE, member, pod_group
-from tests.dialects.kai.test_workloads import job
+from tests.dialects.kai.objects import QUEUE, job, member, pod_group
 
 KAI = {"kai.scheduler/queue": "q"}
 INDEX = "batch.kubernetes.io/job-completion-index"

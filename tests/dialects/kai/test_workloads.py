@@ -4,26 +4,17 @@ import pytest
 
 from kai_py.config import NodePoolConfig
 from tests.dialects.feeding import Cluster, node, placed, pod
-from tests.dialects.kai.test_pod_groups import priority_class
-from tests.dialects.kai.test_queues import kai_queue, native_queue
+from tests.dialects.kai.objects import (
+    KAI,
+    job,
+    kai_queue,
+    native_queue,
+    priority_class,
+    with_pods,
+)
 
-KAI = "kai.scheduler/queue"
 NATIVE = "scheduling.kai.io/queue-name"
 QUEUE = kai_queue("q", quota=8, limit=8, overQuotaWeight=1)
-
-
-def job(name, pods, labels=None, annotations=None):
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
-        "spec": {"parallelism": pods, "completions": pods},
-    }
-
-
-def with_pods(owner, count, **parts):
-    name = owner["metadata"]["name"]
-    return [owner, *(pod(f"{name}-{i}", owner=owner, **parts) for i in range(count))]
 
 
 def gang(*objects, key="default/Job/train", **configuration):

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from kai_py.observe.live.membership import MirroredOwners
 from kai_py.watch.kinds import JOBS, KAI_POD_GROUPS, NAMESPACES, PODS
 from tests.dialects.feeding import Cluster, pod
-from tests.dialects.kai.test_pod_groups import QUEUE, member, pod_group
-from tests.dialects.kai.test_workloads import job, with_pods
+from tests.dialects.kai.objects import QUEUE, job, member, pod_group, with_pods
 
 
 def record(kind, document):
