@@ -6,11 +6,11 @@ from typing import Any
 from kai_py.lint.check import lint_together
 from tests.cluster.dialects.test_kai_dialect import kai_queue
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.cluster.gangs.test_frameworks import Framework, served
 from tests.support import yaml_text
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import Framework, served
 from tests.support.cluster.kai_definitions import install_kai_api
 from tests.support.cluster.manifests import IN_TEAM_A, queue
 from tests.support.cluster.scheduling import EAGER, scheduling

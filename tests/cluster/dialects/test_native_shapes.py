@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.cluster.gangs.test_frameworks import Framework, served
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster, embedded_cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import Framework, served
 from tests.support.cluster.manifests import IN_TEAM_A, pod, pod_spec, queue
 from tests.support.cluster.scheduling import install_definitions, scheduling
 from tests.support.cluster.view import View, condition

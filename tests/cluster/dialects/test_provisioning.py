@@ -10,10 +10,10 @@ from kai_py.api.autoscaling import AutoscalingConfig, ProvisioningConfig
 from kai_py.api.times import format_time
 from kai_py.deploy.objects import NAME
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.cluster.gangs.test_frameworks import Framework, served
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import Framework, served
 from tests.support.cluster.installation import SPACES, as_account, install
 from tests.support.cluster.manifests import job, pod_spec, queue
 from tests.support.cluster.scheduling import EAGER, install_definitions, scheduling

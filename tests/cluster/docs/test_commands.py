@@ -30,11 +30,11 @@ from tests.cli.test_replay import queue as kai_queue
 from tests.cli.test_simulate import SCENARIO
 from tests.cluster.controlplane import binaries
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.cluster.gangs.test_frameworks import Framework, owned, owner, served
 from tests.docs.pages import PAGES, commands, label, shell_lines
 from tests.docs.test_commands import needs_files_only
 from tests.support.cluster.clusters import Cluster, embedded_in
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import Framework, owned, owner, served
 from tests.support.cluster.manifests import (
     claim,
     claim_template,

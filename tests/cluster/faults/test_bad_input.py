@@ -12,10 +12,10 @@ import pytest
 
 import kai_py.scheduler as scheduler_module
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
-from tests.cluster.gangs.test_frameworks import FRAMEWORKS, owned, owner, served
 from tests.support.cluster.api import STRATEGIC_MERGE_PATCH, ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import FRAMEWORKS, owned, owner, served
 from tests.support.cluster.manifests import (
     IN_TEAM_A,
     MIN_AVAILABLE_KEY,

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import ServerDisconnectedError
 
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
-from tests.cluster.gangs.test_frameworks import Framework, served
 from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.frameworks import Framework, served
 from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import QUEUE_KEY, job, pod_spec, queue
 from tests.support.cluster.scheduling import Running

@@ -17,12 +17,12 @@ from typing import Any
 from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang, PodState
 from tests.cluster.fake_kubelet import FakeNode
-from tests.cluster.gangs.test_frameworks import Framework, definition
 from tests.corpus.test_grouping import CASES, grouped
 from tests.support import yaml_text
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import Framework, definition
 from tests.support.cluster.manifests import SCHEDULER, queue
 from tests.support.cluster.scheduling import (
     DEFINITIONS,

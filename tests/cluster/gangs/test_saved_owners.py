@@ -2,8 +2,8 @@
 
 from kai_py.cli.connection import cluster_client
 from kai_py.simulate.objects import read_objects
-from tests.cluster.gangs.test_frameworks import FRAMEWORKS, Framework, owned, owner, served
 from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.frameworks import FRAMEWORKS, Framework, owned, owner, served
 from tests.support.cluster.manifests import queue
 
 ABOVE = Framework("example.com", "v1", "Campaign", {}, ())

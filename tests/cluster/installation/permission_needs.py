@@ -12,12 +12,12 @@ from tests.cluster.dialects.test_kai_dialect import kai_queue, members, pod_grou
 from tests.cluster.dialects.test_provisioning import ASKING, REQUEST, REQUESTS, TEMPLATES
 from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
 from tests.cluster.fake_kubelet.nodes import GPU_DRIVER
-from tests.cluster.gangs.test_frameworks import Framework
 from tests.cluster.queues.test_suspended_jobs import ASKS
 from tests.support.cluster.account import NAMESPACE
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import Framework
 from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.manifests import (
     IN_TEAM_A,

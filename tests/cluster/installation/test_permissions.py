@@ -37,12 +37,12 @@ from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
 from kai_py.watch.errors import Forbidden
 from tests.cluster.faults.test_leader_election import LEASE
-from tests.cluster.gangs.test_frameworks import served
 from tests.cluster.installation.permission_needs import NEEDS, PATIENCE, Need, Permission, Rules
 from tests.support.cluster.account import NAMESPACE, kubeconfig_of
 from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
+from tests.support.cluster.frameworks import served
 from tests.support.cluster.installation import SPACES, install
 from tests.support.cluster.kai_definitions import install_kai_definitions
 from tests.support.cluster.scheduling import install_definitions
