@@ -78,6 +78,7 @@ class CycleState:
     """Keys of gangs that do not fit even on empty nodes."""
 
     report: RunningGangsReport = field(default_factory=RunningGangsReport)
+    """Running gangs on failing nodes, and those that are not ready."""
     unschedulable: dict[str, Unschedulable] = field(default_factory=dict)
     """Gang key to what stops it."""
     waiting: dict[str, float] = field(default_factory=dict)
