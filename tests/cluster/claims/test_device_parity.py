@@ -25,7 +25,7 @@ from tests.support.cluster.view import View, scheduled_condition
 from tests.support.scenario import QUEUE, placed, queue
 from tests.support.scenario import cluster as planned
 
-NODES, STANDING, QUESTIONS, SEED = 3, 5, 40, 43
+NODES, STANDING, QUESTIONS, SEED = 3, 5, 40, 44
 API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
