@@ -26,7 +26,7 @@ class Naive:
                     option["all"] = [
                         d
                         for d in self.devices
-                        if self.selectable(option, d) and self.has_room(option, d)
+                        if self.selectable(option, d) and self.has_capacity(option, d)
                     ]
         for claim in self.claims:
             least = [
