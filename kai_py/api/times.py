@@ -24,6 +24,8 @@ CLOCK_STEP = 60.0
 """Seconds: clocks are corrected by less all the time, and differ by less between machines."""
 MAX_DURATION = (2**63 - 1) / 1e9
 """Seconds, 292 years: Go counts nanoseconds in an int64."""
+MAX_TEXT = 8192
+"""Characters of a duration; an annotation can have 262,144, which take most of a second."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": MINUTE, "h": HOUR}
 
 
@@ -36,7 +38,7 @@ def parse_duration(text: str) -> float:
 
     A text of more than ``MAX_DURATION`` is an error, as it is in Go.
     """
-    if not re.fullmatch(DURATION_PATTERN, text):
+    if len(text) > MAX_TEXT or not re.fullmatch(DURATION_PATTERN, text):
         written = shortened(repr(text))
         raise DurationError(f"{written} is not a duration: write it like 30s, 5m or 1h30m")
     return _checked(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
