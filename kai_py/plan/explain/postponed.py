@@ -17,10 +17,6 @@ CAPACITY_STAGES = (Stage.RESOURCES, Stage.DEVICES)
 LOST_WORK = (
     "No pod is evicted for it yet, because more work would be lost than it loses by waiting."
 )
-OUTRANKED = (
-    "No pod is evicted for it yet, because a gang of higher priority in its queue waits for pods "
-    "to end."
-)
 NOT_RELOCATED = (
     "No pod is relocated for it yet, because more work would be lost than it loses by waiting."
 )
@@ -29,7 +25,7 @@ NOT_RELOCATED = (
 def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Say of gangs whose victims stay for now that they wait, and why."""
     for gang in gangs:
-        if not (state.postponed or state.outranked or gang.preemption_delay):
+        if not (state.postponed or gang.preemption_delay):
             continue
         reason = state.unschedulable.get(gang.key)
         if reason is None:
@@ -41,9 +37,9 @@ def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
 
 def without_victims(state: CycleState, gangs: Sequence[Gang]) -> Sequence[Gang]:
     """The gangs for which no pods were found that may be evicted later."""
-    if not (state.postponed or state.outranked):
+    if not state.postponed:
         return gangs
-    return [gang for gang in gangs if _sentence(state, gang) not in (LOST_WORK, OUTRANKED)]
+    return [gang for gang in gangs if _sentence(state, gang) != LOST_WORK]
 
 
 def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
@@ -59,6 +55,4 @@ def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
 def _sentence(state: CycleState, gang: Gang) -> str:
     if any((action, gang.key) in state.postponed for action in (Action.PREEMPT, Action.RECLAIM)):
         return LOST_WORK
-    if gang.key in state.outranked:
-        return OUTRANKED
     return NOT_RELOCATED if (Action.CONSOLIDATE, gang.key) in state.postponed else ""

@@ -85,8 +85,6 @@ class CycleState:
     """Keys of gangs that evict nothing yet because pods are about to end, and until when."""
     postponed: dict[tuple[Action, str], float] = field(default_factory=dict)
     """By action and gang key: its victims would lose too much now; when that may change."""
-    outranked: dict[str, None] = field(default_factory=dict)
-    """Keys of gangs that evict nothing, as one that may preempt them evicts nothing yet."""
 
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""

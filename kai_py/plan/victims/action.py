@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import Action, Stage
+from kai_py.plan.plan import Stage
 from kai_py.plan.search_cache.cache import SearchFailure
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import cheapest_claims
@@ -51,7 +51,7 @@ def find_victims(
     """
     pool = pool or VictimPool(state)
     eligible = [gang for gang in gangs if _may_preempt(state, gang)]
-    solver, patient = VictimSolver(state, strategy_class), _PatientGangs(state)
+    solver = VictimSolver(state, strategy_class)
     for group in in_rotation(eligible, state.search_budgets.out_of_probes_before):
         gang_queue = GangQueue(state, group)
         while (gang := gang_queue.pop()) is not None:
@@ -59,45 +59,11 @@ def find_victims(
                 request = state.next_request(gang)
                 if request is None:
                     continue
-                if gang.is_preemptible(request.members) and patient.outranks(gang):
-                    state.outranked[gang.key] = None
-                    continue
                 strategy = strategy_class(state, pool, gang, request)
                 if not _search(gang_queue, solver, strategy):
                     _search_with_cheapest_claims(gang_queue, solver, strategy)
                 elif _is_tried_again(state, request):
                     gang_queue.push(gang)
-                patient.note(gang, strategy.action)
-
-
-class _PatientGangs:
-    """The gangs that wait for pods to end rather than evict them.
-
-    Whatever starts at the cost of others meanwhile, and may be preempted by them, is what they
-    evict next: it has just started and loses nothing.
-    """
-
-    def __init__(self, state: CycleState) -> None:
-        """Those of the actions before this one."""
-        self._state = state
-        self._highest: dict[str, int] = {}
-        for action, key in state.postponed:
-            self.note(state.snapshot.gangs[key], action)
-        for key in state.waiting:
-            self._add(state.snapshot.gangs[key])
-
-    def note(self, gang: Gang, action: Action) -> None:
-        """Count a gang among them if its eviction by ``action`` was postponed."""
-        if action is not Action.CONSOLIDATE and (action, gang.key) in self._state.postponed:
-            self._add(gang)
-
-    def _add(self, gang: Gang) -> None:
-        known = self._highest.get(gang.queue, gang.priority)
-        self._highest[gang.queue] = max(gang.priority, known)
-
-    def outranks(self, gang: Gang) -> bool:
-        """Whether one of them is of the same queue and of a higher priority."""
-        return self._highest.get(gang.queue, gang.priority) > gang.priority
 
 
 def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> bool:

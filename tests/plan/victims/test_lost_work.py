@@ -7,7 +7,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
-from kai_py.plan.explain.postponed import LOST_WORK, NOT_RELOCATED, OUTRANKED
+from kai_py.plan.explain.postponed import LOST_WORK, NOT_RELOCATED
 from kai_py.plan.plan import Action
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules, lost_seconds
@@ -402,29 +402,3 @@ def test_a_gang_beyond_the_fair_share_is_no_reason_to_evict(wide, goes):
     new = waiting("new"), waiting("wide", gpus=wide, since=NOW - 5)
     plan = planned(victim, own, *new, nodes={"a": 4}, rules=WEIGHED)
     assert bool(evicted(plan)) == goes
-
-
-@pytest.mark.parametrize("ends", [400.0, 1500.0])
-def test_no_gang_evicts_for_what_the_one_before_it_takes_next(ends):
-    """The second has waited for longer than its patience; the first would evict it at once."""
-    rules = replace(BY_LOSS, patience=600.0)
-    running = [
-        replace(ran(f"v{n}", "a", 60, queue="owner"), expected_runtime=3600 + ends)
-        for n in range(2)
-    ]
-    first = waiting("first", gpus=2, priority=20)
-    second = waiting("second", priority=10, since=0)
-    alone = planned(*running, second, nodes={"a": 2}, rules=rules)
-    assert len(evicted(alone)) == 1
-    assert not evicted(planned(*running, first, nodes={"a": 2}, rules=rules))
-    plan = planned(*running, first, second, nodes={"a": 2}, rules=rules)
-    assert not evicted(plan)
-    told = {each.gang: each.message for each in plan.unplaced}
-    assert told["default/Gang/second"].endswith(OUTRANKED)
-    elsewhere = replace(second, queue="other")
-    of_other = [replace(running[0], queue="other"), running[1]]
-    queues = (QUEUES[0], QUEUES[1], QueueInfo(name="other", deserved={"gpu": 4.0}))
-    plan = planned(*of_other, first, elsewhere, nodes={"a": 2}, rules=rules, queues=queues)
-    assert evicted(plan) == ["v0-0"], "in its own queue another gang goes on"
-    kept = replace(second, preemptible=False)
-    assert len(evicted(planned(*running, first, kept, nodes={"a": 2}, rules=rules))) == 1
