@@ -38,14 +38,19 @@ def _gang(context: PodContext) -> GangSpec:
     )
 
 
+KEYS = frozenset((MIN_AVAILABLE_KEY, POD_GROUP_KEY))
+
+
 def unused_markers(chain: OwnerChain, spec: GangSpec) -> Iterator[str]:
     """Our keys for a group that have no effect where they stand, for a gang that its owners make.
 
     A Job's own minMember is the only one that counts: other frameworks have a field for theirs, and
     a group is named on pods.
     """
-    is_of_job = spec.owner.api_version.startswith("batch/v") and spec.owner.kind == "Job"
     for meta in chain.metas:
+        if KEYS.isdisjoint(meta.annotations) and KEYS.isdisjoint(meta.labels):
+            continue  # mostly, for every pod
+        is_of_job = spec.owner.api_version.startswith("batch/v") and spec.owner.kind == "Job"
         if annotation_or_label(meta, MIN_AVAILABLE_KEY) and not (
             is_of_job and meta.uid == spec.owner.uid
         ):
