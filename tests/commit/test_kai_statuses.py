@@ -160,8 +160,8 @@ def test_pods_of_a_group_that_asks_so_are_not_marked():
     assert differs(marked, waiting)
 
 
-def test_devices_by_class_are_no_resource_of_kai():
-    amounts = {"gpu": 3.0, "deviceclass/gpu.nvidia.com": 3.0, "cpu": 1500.0}
+def test_devices_by_class_and_pods_are_no_resources_of_kai():
+    amounts = {"gpu": 3.0, "deviceclass/gpu.nvidia.com": 3.0, "cpu": 1500.0, "pods": 3.0}
     assert kai_resource_list(amounts) == {"nvidia.com/gpu": "3", "cpu": "1500m"}
 
 

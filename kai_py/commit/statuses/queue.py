@@ -42,19 +42,21 @@ def quantity_of(name: str, amount: float) -> Quantity:
     return Quantity(max(millionths, 0) * NANOS_PER_MILLIONTH, form)
 
 
-GPU_RESOURCE = "nvidia.com/gpu"
+GPU_RESOURCE, PODS = "nvidia.com/gpu", "pods"
+DEVICES_BY_CLASS = (DEVICE_CLASS, DEVICE_ATTRIBUTE, DEVICE_SELECTOR)
 
 
 def kai_resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
     """Finite positive amounts by name, rounded to millionths.
 
-    Devices by class are left out: KAI's statuses count GPUs, however they are requested.
+    Devices by class are left out: KAI's statuses count GPUs, however they are requested. Nor do
+    they count pods.
     """
     shown = in_api_units(
         {
             name: amount
             for name, amount in amounts.items()
-            if not name.startswith((DEVICE_CLASS, DEVICE_ATTRIBUTE, DEVICE_SELECTOR))
+            if name != PODS and not name.startswith(DEVICES_BY_CLASS)
         }
     )
     named = {GPU_RESOURCE if name == GPU else name: amount for name, amount in shown.items()}

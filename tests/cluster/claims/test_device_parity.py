@@ -16,12 +16,12 @@ import pytest
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kai_py.api.records.resource_versions import from_json
 from tests.cluster.fake_kubelet import FakeNode
 from tests.support.cluster.api import ApiError, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.view import View, scheduled_condition
+from tests.support.records import from_json
 from tests.support.scenario import QUEUE, placed, queue
 from tests.support.scenario import cluster as planned
 
