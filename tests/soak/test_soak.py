@@ -14,7 +14,7 @@ from kai_py.dra.selectors import masks, table
 from kai_py.grouping import grouper
 from kai_py.observe import share_history
 from kai_py.policy import fit, runtime_history
-from kai_py.snapshot import pod_selection, shape
+from kai_py.snapshot import selection_index, shape
 from tests.soak import cluster as churn
 from tests.soak.cluster import GANGS_AT_ONCE, ChurningCluster
 from tests.soak.containers import caches, unbounded_caches
@@ -23,7 +23,7 @@ from tests.soak.run import Sample
 BOUNDS = (
     (interning, "MAX_INTERNED"),
     (shape, "RECENT_SHAPES"),
-    (pod_selection, "MAX_INDEXED_LABELS"),
+    (selection_index, "MAX_INDEXED_LABELS"),
     (share_history, "MAX_SAMPLES"),
     (fit, "STATIC_FITS_KEPT"),
     (runtime_history, "MAX_KINDS"),
