@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.times import HOUR
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
@@ -22,7 +23,7 @@ from kai_py.simulate.entitlement import (
     gang_rest,
 )
 from kai_py.simulate.scenario import Arrival, Scenario, ScenarioJob
-from kai_py.simulate.workloads import GPU_RESOURCE, NAMESPACE, set_run_seconds
+from kai_py.simulate.workloads import NAMESPACE, set_run_seconds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot

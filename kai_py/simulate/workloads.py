@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_duration
@@ -18,7 +19,6 @@ from kai_py.grouping.annotations import (
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
-GPU_RESOURCE = "nvidia.com/gpu"
 FRACTION_KEY = "gpu-fraction"
 NAMESPACE = "default"
 SPOT_LABELS = {"karpenter.sh/capacity-type": "spot"}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue_status import PendingReason, QueueStatus, QueueStatusCondition, RecordedUsage
 from kai_py.commit.api_access import preconditions
@@ -42,7 +43,7 @@ def quantity_of(name: str, amount: float) -> Quantity:
     return Quantity(max(millionths, 0) * NANOS_PER_MILLIONTH, form)
 
 
-GPU_RESOURCE, PODS = "nvidia.com/gpu", "pods"
+PODS = "pods"
 DEVICES_BY_CLASS = (DEVICE_CLASS, DEVICE_ATTRIBUTE, DEVICE_SELECTOR)
 
 
