@@ -47,15 +47,18 @@ def _needs_real(item: pytest.Item) -> bool:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, kube-apiserver and kube-controller-manager, one set for all tests."""
+    """etcd, kube-apiserver and kube-controller-manager, one set for all tests of this folder.
+
+    Idle servers would take a tenth of a small machine from the tests that follow.
+    """
     gates = {"DRADeviceTaintRules": True}
     with control_plane(tmp_path_factory.mktemp("controlplane"), feature_gates=gates) as plane:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_sweep(real_control_plane: ControlPlane) -> Sweep:
     """What the real control plane is brought back to after each test."""
     return Sweep(real_control_plane.etcd_url)
