@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kai_py.embedded import columns
 from kai_py.embedded.errors import no_such_resource
 from kai_py.embedded.event_versions import from_events_group, to_events_group
-from kai_py.embedded.kinds import claims, cluster, pods, workloads
+from kai_py.embedded.kinds import claims, cluster, pod_admission, pods, workloads
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
@@ -312,6 +312,21 @@ BUDGETS = ServedResource(
     columns=columns.BUDGET,
     rules=cluster.BUDGET_RULES,
 )
+RUNTIME_CLASSES = ServedResource(
+    group="node.k8s.io",
+    version="v1",
+    plural="runtimeclasses",
+    kind="RuntimeClass",
+    namespaced=False,
+)
+LIMIT_RANGES = ServedResource(
+    group="",
+    version="v1",
+    plural="limitranges",
+    kind="LimitRange",
+    short_names=("limits",),
+    rules=KindRules(default=pod_admission.default_limit_range),
+)
 LEASES = ServedResource(
     group="coordination.k8s.io",
     version="v1",
@@ -333,7 +348,7 @@ BUILT_IN = (
     PODS, NODES, NAMESPACES, EVENTS, SERVICES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS,
     VOLUME_CLAIMS, VOLUMES, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CLAIMS,
     CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, TAINT_RULES, PRIORITY_CLASSES, BUDGETS, LEASES,
-    STORAGE_CLASSES, EVENTS_GROUP,
+    STORAGE_CLASSES, EVENTS_GROUP, RUNTIME_CLASSES, LIMIT_RANGES,
 )  # fmt: skip
 
 

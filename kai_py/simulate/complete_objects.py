@@ -4,11 +4,13 @@ Files often hold less than a cluster does: manifests that were never applied hav
 and no pods yet. What is missing is added in a fixed way, so that the same input gives the same
 objects. Nothing that an object says is changed.
 
-- Namespaces, uids, creation times, phases, and the priorities of PriorityClasses; a node without
-  conditions is ready.
-- Host ports of pods on the host's network, and requests where a pod has only limits.
+- Namespaces and the label with their name, uids, creation times, phases; a node without conditions
+  is ready, and what it has is allocatable unless it says less.
+- Host ports of pods on the host's network, requests where a pod has only limits, and what new pods
+  get from PriorityClasses, RuntimeClasses and LimitRanges.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
   controllers of the embedded cluster make them.
+- The priority of PodGroups of Kubernetes.
 - Claims of pods and PodGroups that name a ResourceClaimTemplate, and of ephemeral volumes; volume
   claims that name no class have the default one.
 - Owners that are referred to but not given, with nothing but their names.
@@ -21,19 +23,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kai_py.api.times import format_time
+from kai_py.embedded.clock import SimulatedClock
+from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.claims import claim_from_template
 from kai_py.embedded.controllers.ephemeral_volumes import volume_claims
-from kai_py.embedded.documents import clone, is_finished
+from kai_py.embedded.documents import is_finished
 from kai_py.embedded.kinds.cluster import default_storage_class
-from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests, priorities_of
+from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests
+from kai_py.simulate.new_pods import complete_group, complete_pod, create_surroundings
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
-from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
+from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED_BY_NAME
 
+GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}
 VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 DEFAULT_NAMESPACE = "default"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
 _REFERENCE = ("apiVersion", "kind", "name", "uid")
 _VERSION = re.compile("[0-9]{1,20}")
@@ -50,20 +56,30 @@ def complete_objects(
     """The objects by key, and those that are left out; ``now`` in seconds since the epoch."""
     rejected: list[RejectedObject] = []
     found = _by_key(documents, rejected)
+    _complete_namespaces(found)
     _add_uids(found)
     _add_owners(found)
-    priorities = priorities_of(found)
-    for made in pods_of_manifests(_never_applied(found), priorities, now, rejected):
+    workloads, clock = _never_applied(found), SimulatedClock(now)
+    cluster = EmbeddedCluster(clock=clock, kubelet=False)
+    cluster.start()
+    create_surroundings(cluster, found, {key.namespace for key, _ in workloads})
+    for made in pods_of_manifests(workloads, cluster, clock, rejected):
         found.setdefault(key_of(made), made)
     for key, document in list(found.items()):
         meta = document["metadata"]
         meta.setdefault("creationTimestamp", format_time(now))
         if key[:2] == ("", "Pod") and isinstance(document.get("spec"), dict):
-            _complete_pod(document, priorities)
+            problem = complete_pod(document, cluster.store, is_new=_is_new_pod(key, document))
+            if problem:
+                rejected.append(RejectedObject(str(key), problem))
+                del found[key]
+                continue
             _add_claims(key, document, found, now)
             _add_volume_claims(document, found, now)
         elif key[:2] == ("", "Node"):
             _complete_node(document)
+        elif key[:2] in GROUPS:
+            complete_group(document, cluster.store)
     _set_default_class(found)
     return found, rejected
 
@@ -190,35 +206,35 @@ def _never_applied(found: Mapping[ObjectKey, Document]) -> list[tuple[ObjectKey,
     ]
 
 
+def _complete_namespaces(found: dict[ObjectKey, Document]) -> None:
+    """Add the namespaces of objects, and to each the label with its name."""
+    for name in sorted({key.namespace for key in found} - {""}):
+        key = ObjectKey("", "Namespace", "", name)
+        made = {"apiVersion": "v1", "kind": key.kind, "metadata": {"name": name}}
+        found.setdefault(key, made)
+    for key, namespace in found.items():
+        if key[:2] == ("", "Namespace"):
+            meta = namespace["metadata"]
+            labels = meta.get("labels") or {}
+            if isinstance(labels, dict):
+                meta["labels"] = {**labels, NAMESPACE_NAME: key.name}
+
+
+def _is_new_pod(key: ObjectKey, pod: Document) -> bool:
+    """Whether a pod was never applied: a cluster gives it a uid and a phase."""
+    status = pod.get("status")
+    has_phase = isinstance(status, dict) and bool(status.get("phase"))
+    return was_never_applied(key, pod) and not has_phase
+
+
 def _complete_node(node: Document) -> None:
     """A node that says nothing of its conditions is taken to be ready."""
     status = node.get("status")
-    if status is None or (isinstance(status, dict) and status.get("conditions") is None):
+    if status is None or isinstance(status, dict):
+        given = {name: each for name, each in (status or {}).items() if each is not None}
         ready = [{"type": "Ready", "status": "True"}]
-        node["status"] = {**(status or {}), "conditions": ready}
-
-
-def _complete_pod(pod: Document, priorities: Mapping[str, int]) -> None:
-    pod["spec"] = spec = _with_pod_defaults(pod["spec"])
-    if spec.get("priority") is None:
-        priority = priorities.get(str(spec.get("priorityClassName") or ""))
-        if priority is not None:
-            pod["spec"] = spec = {**spec, "priority": priority}
-    status = pod.get("status")
-    if isinstance(status, dict) and status.get("phase"):
-        return
-    phase = "Running" if spec.get("nodeName") else "Pending"
-    pod["status"] = {**(status if isinstance(status, dict) else {}), "phase": phase}
-
-
-def _with_pod_defaults(spec: Document) -> Document:
-    """The spec with the defaults of pods; what cannot be read is left to the decoder to refuse."""
-    complete: Document = clone(spec)
-    try:
-        default_from_other_fields(complete)
-    except (AttributeError, TypeError):
-        return spec
-    return complete
+        allocatable = {"allocatable": given["capacity"]} if "capacity" in given else {}
+        node["status"] = {"conditions": ready, **allocatable, **given}
 
 
 def _add_claims(

@@ -1,7 +1,6 @@
 """Pods of workloads that were never applied, as their controllers would make them."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -9,7 +8,7 @@ from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.record import Record
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
+from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import (
     DEPLOYMENTS,
@@ -32,21 +31,15 @@ MAX_PODS = 100_000
 
 def pods_of_manifests(
     workloads: Sequence[tuple[ObjectKey, Document]],
-    priorities: Mapping[str, int],
-    now: float,
+    cluster: EmbeddedCluster,
+    clock: SimulatedClock,
     rejected: list[RejectedObject],
 ) -> Iterator[Document]:
     """The pods of workloads, in this order, with ReplicaSets between and their volume claims.
 
-    Those that an API server would refuse are added to ``rejected``; ``now`` in seconds since the
-    epoch.
+    ``cluster``: one that holds what they need, without pods; ``clock``: its clock. Workloads that
+    it refuses are added to ``rejected``.
     """
-    if not workloads:
-        return
-    clock = SimulatedClock(now)
-    cluster = EmbeddedCluster(clock=clock, kubelet=False)
-    cluster.start()
-    _create_surroundings(cluster, {key.namespace for key, _ in workloads}, priorities)
     made = _Made(cluster)
     for key, document in workloads:
         problem = made.create(key, document)
@@ -55,41 +48,6 @@ def pods_of_manifests(
     clock.run_due()
     yield from made.objects()
     rejected += made.without_pods()
-
-
-def priorities_of(found: Mapping[ObjectKey, Document]) -> dict[str, int]:
-    """Priority by the name of its class; the empty name stands for pods that name none."""
-    values = dict(SYSTEM_PRIORITIES)
-    for key, document in found.items():
-        value = document.get("value")
-        if key[:2] == ("scheduling.k8s.io", "PriorityClass") and type(value) is int:
-            values[key.name] = value
-            if document.get("globalDefault") is True:
-                values[""] = value
-    return values
-
-
-def _create_surroundings(
-    cluster: EmbeddedCluster, namespaces: set[str], priorities: Mapping[str, int]
-) -> None:
-    """Namespaces and PriorityClasses; workloads say so themselves if theirs is refused."""
-    documents: list[Document] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in sorted(namespaces - {*DEFAULT_NAMESPACES})
-    ]
-    documents += [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-        }
-        for name, value in sorted(priorities.items())
-        if name and name not in SYSTEM_PRIORITIES
-    ]
-    for document in documents:
-        with contextlib.suppress(RequestError):
-            cluster.create(document)
 
 
 class _Template(Record, frozen=True):

@@ -1,7 +1,6 @@
-"""Pods and pod templates: defaults, validation, immutable fields, priority admission.
+"""Pods and pod templates: defaults, validation, immutable fields.
 
-Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go, pkg/apis/core/validation, and the Priority
-admission plugin.
+Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go and pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -9,25 +8,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kai_py.embedded.documents import name_of
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
-    forbidden,
     forbidden_field,
     invalid_value,
     required,
     unsupported,
 )
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_amount_errors
+from kai_py.embedded.kinds.pod_admission import admit_pod
 from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.store import Store
-
-PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _UPDATABLE_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
@@ -154,33 +149,6 @@ def _default(pod: Json) -> None:
     default_from_other_fields(spec)
 
 
-def _admit(pod: Json, store: Store) -> None:
-    spec = pod["spec"]
-    found = _priority_class(spec, store)
-    if found is None and spec.get("priorityClassName"):
-        reason = f"no PriorityClass with name {spec['priorityClassName']} was found"
-        raise forbidden("pods", pod["metadata"].get("name", ""), reason)
-    value = found["value"] if found else 0
-    if spec.get("priority", value) != value:
-        reason = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
-            f"priority admission controller computed {value} from the given PriorityClass name"
-        )
-        raise forbidden("pods", pod["metadata"].get("name", ""), reason)
-    if found:
-        spec["priorityClassName"] = name_of(found)
-    spec["priority"] = value
-    policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
-    spec.setdefault("preemptionPolicy", policy)
-
-
-def _priority_class(spec: Json, store: Store) -> Json | None:
-    if name := spec.get("priorityClassName"):
-        return store.get(PRIORITY_CLASSES, "", name)
-    classes = [each for each in store.list(PRIORITY_CLASSES) if each.get("globalDefault")]
-    return min(classes, key=lambda each: (each["value"], name_of(each)), default=None)
-
-
 def _validate(pod: Json) -> list[FieldError]:
     errors = validate_pod_spec(pod["spec"], "spec")
     if pod["spec"].get("schedulingGates") and pod["spec"].get("nodeName"):
@@ -233,7 +201,7 @@ def _immutable_part(spec: Json, *, gated: bool) -> Json:
 POD_RULES = KindRules(
     prepare=_prepare,
     default=_default,
-    admit=_admit,
+    admit=admit_pod,
     validate=_validate,
     validate_update=_validate_update,
 )

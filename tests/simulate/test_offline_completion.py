@@ -1,0 +1,200 @@
+"""What an API server and its controllers add to objects in files, and its effect on the plan."""
+
+import pytest
+
+from tests.simulate.manifests import QUEUE, job, node, placed_on, plan, pod
+
+
+def class_(kind, name, **fields):
+    group = {"PriorityClass": "scheduling.k8s.io/v1", "RuntimeClass": "node.k8s.io/v1"}[kind]
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def evicted(found):
+    return [each["pod"] for each in found["evictions"]]
+
+
+def rejected(found):
+    return {each["object"]: each["problem"] for each in found["rejected"]}
+
+
+HIGH = class_("PriorityClass", "high", value=1000)
+
+
+def workload(kind, name, **spec):
+    """A pod for 4 GPUs, or a Job with it."""
+    if kind == "Pod":
+        return pod(name, gpus=4, **spec)
+    made = job(name, 1)
+    made["spec"]["template"]["spec"] |= spec
+    for each in ("requests", "limits"):
+        resources = made["spec"]["template"]["spec"]["containers"][0]["resources"]
+        resources[each] = {"nvidia.com/gpu": "4"}
+    return made
+
+
+KINDS = pytest.mark.parametrize("kind", ["Pod", "Job"])
+
+
+@KINDS
+@pytest.mark.parametrize(("policy", "victims"), [("Never", 0), ("PreemptLowerPriority", 1)])
+def test_whether_pods_may_preempt_follows_from_their_class(kind, policy, victims):
+    running, wanted = pod("low", gpus=4, node="n0"), workload(kind, "a", priorityClassName="high")
+    found = plan(node("n0"), QUEUE, HIGH | {"preemptionPolicy": policy}, running, wanted)
+    assert len(evicted(found)) == victims
+
+
+@KINDS
+def test_the_lowest_default_class_counts_for_pods_that_name_none(kind):
+    classes = [
+        class_("PriorityClass", name, value=value, globalDefault=True)
+        for name, value in (("a", 50), ("b", 20), ("c", 90))
+    ]
+    running = [pod(f"low-{each}", gpus=4, node=f"n{each}", priority=each) for each in (19, 20)]
+    nodes = [node("n19"), node("n20")]
+    found = plan(*nodes, QUEUE, *classes, *running, workload(kind, "a"), workload(kind, "b"))
+    assert evicted(found) == ["default/low-19"]
+
+
+@KINDS
+def test_the_classes_of_kai_exist(kind):
+    found = plan(node("n0"), QUEUE, workload(kind, "a", priorityClassName="train"))
+    assert (len(found["placements"]), rejected(found)) == (1, {})
+
+
+@KINDS
+def test_a_class_that_does_not_exist_is_reported(kind):
+    found = plan(node("n0"), QUEUE, workload(kind, "a", priorityClassName="lost"))
+    [(name, problem)] = rejected(found).items()
+    assert (name, found["placements"]) == (f"{kind} default/a", [])
+    assert problem.endswith("no PriorityClass with name lost was found")
+
+
+def test_a_pod_that_was_applied_needs_no_class():
+    applied = pod("a", priorityClassName="lost")
+    applied["metadata"]["uid"] = "u"
+    assert placed_on(plan(node("n0"), QUEUE, applied)) == {"default/a": "n0"}
+
+
+def sandbox(**fields):
+    return class_("RuntimeClass", "kata", handler="kata", **fields)
+
+
+def test_a_runtime_class_chooses_nodes():
+    tainted = node("n1") | {"spec": {"taints": [{"key": "kata", "effect": "NoSchedule"}]}}
+    tainted["metadata"]["labels"] = {"sandbox": "kata"}
+    scheduling = {"nodeSelector": {"sandbox": "kata"}, "tolerations": [{"operator": "Exists"}]}
+    wanted = [workload(kind, kind.lower(), runtimeClassName="kata") for kind in ("Pod", "Job")]
+    found = plan(node("n0"), tainted, QUEUE, sandbox(scheduling=scheduling), *wanted)
+    assert list(placed_on(found).values()) == ["n1"]
+    clash = pod("a", runtimeClassName="kata", nodeSelector={"sandbox": "none"})
+    found = plan(node("n0"), tainted, QUEUE, sandbox(scheduling=scheduling), clash)
+    assert (
+        "conflict: runtimeClass.scheduling.nodeSelector[sandbox]"
+        in rejected(found)["Pod default/a"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "started"), [(None, 1), ({"cpu": "33000m"}, 1), ({"cpu": "1"}, "refused")]
+)
+def test_the_overhead_of_a_runtime_class_counts(own, started):
+    overhead = sandbox(overhead={"podFixed": {"cpu": 33}})
+    spec = {"runtimeClassName": "kata"} | ({"overhead": own} if own else {})
+    found = plan(node("n0"), QUEUE, overhead, *(pod(name, **spec) for name in "ab"))
+    if started == "refused":
+        assert set(rejected(found)) == {"Pod default/a", "Pod default/b"}
+    else:
+        assert len(found["placements"]) == started
+
+
+def test_a_runtime_class_that_is_not_given_changes_nothing():
+    found = plan(node("n0"), QUEUE, pod("a", runtimeClassName="nvidia"))
+    assert placed_on(found) == {"default/a": "n0"}
+
+
+def limits(**item):
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "defaults"},
+        "spec": {"limits": [{"type": "Container", **item}]},
+    }
+
+
+@KINDS
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"defaultRequest": {"cpu": "33"}},
+        {"default": {"cpu": "33"}},
+        {"max": {"cpu": "33"}},
+        {"min": {"cpu": "33"}},
+    ],
+)
+def test_amounts_that_pods_leave_open_come_from_limit_ranges(kind, item):
+    wanted = [workload(kind, name) for name in "ab"]
+    found = plan(node("n0", gpus=8), QUEUE, limits(**item), *wanted)
+    assert len(found["placements"]) == 1
+    elsewhere = limits(**item)
+    elsewhere["metadata"]["namespace"] = "other"
+    assert len(plan(node("n0", gpus=8), QUEUE, elsewhere, *wanted)["placements"]) == 2
+
+
+def test_the_default_limit_bounds_what_a_pod_requests():
+    asking = pod("a")
+    asking["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4"}
+    found = plan(node("n0"), QUEUE, limits(default={"cpu": "2"}), asking)
+    assert "must be less than or equal to cpu limit of 2" in rejected(found)["Pod default/a"]
+
+
+def test_pods_that_were_applied_are_completed_no_more():
+    applied = [pod(name) for name in "ab"]
+    for each in applied:
+        each["status"] = {"phase": "Pending"}
+    found = plan(node("n0"), QUEUE, limits(defaultRequest={"cpu": "33"}), *applied)
+    assert len(found["placements"]) == 2
+
+
+@pytest.mark.parametrize("odd", [{"limits": "x"}, {"limits": [7]}, "x", None])
+def test_limit_ranges_that_cannot_be_read_change_nothing(odd):
+    found = plan(node("n0"), QUEUE, limits() | {"spec": odd}, pod("a"), job("b", 1))
+    assert len(found["placements"]) == 2
+
+
+def test_what_a_node_has_is_allocatable_unless_it_says_less():
+    given = node("n0", capacity={"cpu": "8", "pods": "110", "nvidia.com/gpu": "4"})
+    del given["status"]["allocatable"]
+    assert placed_on(plan(given, QUEUE, pod("a"))) == {"default/a": "n0"}
+    full = node("n0", gpus=0, capacity={"cpu": "8", "pods": "110", "nvidia.com/gpu": "4"})
+    assert plan(full, QUEUE, pod("a"))["placements"] == []
+
+
+@pytest.mark.parametrize("given", [[], [{"kind": "Namespace", "metadata": {"name": "other"}}]])
+def test_namespaces_have_the_label_with_their_name(given):
+    namespaces = [{"apiVersion": "v1", **each} for each in given]
+    near = pod("near", node="n0")
+    near["metadata"] |= {"namespace": "other", "labels": {"app": "cache"}}
+    term = {
+        "topologyKey": "host",
+        "labelSelector": {"matchLabels": {"app": "cache"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}},
+    }
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    hosts = [node("n0"), node("n1")]
+    for each in hosts:
+        each["metadata"]["labels"] = {"host": each["metadata"]["name"]}
+    found = plan(*hosts, QUEUE, *namespaces, near, pod("a", affinity=affinity))
+    assert placed_on(found) == {"default/a": "n0"}
+
+
+def test_a_pod_group_has_the_priority_of_its_class():
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}, "priorityClassName": "high"},
+    }
+    member = pod("a", schedulingGroup={"podGroupName": "g"})
+    found = plan(node("n0"), QUEUE, HIGH, group, pod("low", gpus=4, node="n0"), member)
+    assert evicted(found) == ["default/low"]
