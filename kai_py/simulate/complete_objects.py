@@ -10,7 +10,7 @@ objects. Nothing that an object says is changed.
   get from PriorityClasses, RuntimeClasses and LimitRanges.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
   controllers of the embedded cluster make them.
-- The priority of PodGroups of Kubernetes.
+- The status of PodDisruptionBudgets, and the priority of PodGroups of Kubernetes.
 - Claims of pods and PodGroups that name a ResourceClaimTemplate, and of ephemeral volumes; volume
   claims that name no class have the default one.
 - Owners that are referred to but not given, with nothing but their names.
@@ -34,6 +34,7 @@ from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests
 from kai_py.simulate.new_pods import complete_group, complete_pod, create_surroundings
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
+from kai_py.simulate.offline_budgets import complete_budgets
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED_BY_NAME
 
 GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}
@@ -81,6 +82,7 @@ def complete_objects(
         elif key[:2] in GROUPS:
             complete_group(document, cluster.store)
     _set_default_class(found)
+    complete_budgets(found)
     return found, rejected
 
 

@@ -25,6 +25,7 @@ from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, 
 from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
+from kai_py.simulate.offline_budgets import BUDGET, spent_budget
 from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
     created_claim,
@@ -51,6 +52,7 @@ class OfflineCluster:
         self.rejected: list[RejectedObject] = []
         self._now = now
         self._documents: dict[ObjectKey, Document] = {}
+        self._budgets: list[ObjectKey] = []
         self._records: dict[ObjectKey, Any] = {}
         self._owner_kinds: dict[GroupKind, Kind[Any]] = {}
         self._writes = 0
@@ -125,6 +127,8 @@ class OfflineCluster:
                 return
         self._documents[key] = document
         self._records[key] = record
+        if key[:2] == BUDGET:
+            self._budgets.append(key)
         self.planner.builder.apply(kind.collection_name, None, record)
 
     def _kind(self, key: ObjectKey, version: str) -> Kind[Any]:
@@ -220,7 +224,15 @@ class OfflineCluster:
             self._set_suspend(eviction.owner, suspend=True)
         key = _pod_key(eviction.pod)
         if key in self._documents:
+            self._spend_budgets(key)
             self._remove_pod(key)
+
+    def _spend_budgets(self, pod: ObjectKey) -> None:
+        for key in self._budgets:
+            if key.namespace == pod.namespace:
+                spent = spent_budget(self._documents[key], self._documents[pod])
+                if spent is not None:
+                    self._write(key, spent)
 
     def _remove_pod(self, key: ObjectKey) -> None:
         """Remove a pod; its claims lose a consumer, and those that it owns are gone."""

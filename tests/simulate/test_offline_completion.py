@@ -198,3 +198,53 @@ def test_a_pod_group_has_the_priority_of_its_class():
     member = pod("a", schedulingGroup={"podGroupName": "g"})
     found = plan(node("n0"), QUEUE, HIGH, group, pod("low", gpus=4, node="n0"), member)
     assert evicted(found) == ["default/low"]
+
+
+def budget(**fields):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "low"}}},
+        **fields,
+    }
+
+
+def with_budget(spec, replicas=4, **fields):
+    """Pods of a StatefulSet that fill a node, and two of higher priority."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "controller": True}
+    owning = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "s"},
+        "spec": {"replicas": replicas},
+    }
+    running = [pod(f"low-{each}", node="n0") for each in range(4)]
+    for each in running:
+        each["metadata"]["labels"]["app"] = "low"
+        each["metadata"]["ownerReferences"] = [owner]
+    given = budget(**fields)
+    given["spec"] |= spec
+    wanted = [pod(f"high-{each}", priorityClassName="high") for each in range(4)]
+    return [node("n0"), QUEUE, HIGH, owning, *running, *wanted, given]
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas", "victims"),
+    [
+        ({"minAvailable": 3}, 4, 1),
+        ({"minAvailable": "50%"}, 4, 2),
+        ({"maxUnavailable": 3}, 4, 3),
+        ({"maxUnavailable": 3}, 6, 1),
+        ({"maxUnavailable": 0}, 4, 0),
+    ],
+)
+def test_a_budget_without_a_status_allows_what_its_controller_would(spec, replicas, victims):
+    found = plan(*with_budget(spec, replicas), until_rest=True)
+    assert len(evicted(found)) == victims
+
+
+def test_a_budget_allows_one_eviction_less_after_each():
+    status = {"disruptionsAllowed": 2, "expectedPods": 4}
+    found = plan(*with_budget({"minAvailable": 2}, status=status), until_rest=True)
+    assert (len(evicted(found)), found["rest"]) == (2, True)

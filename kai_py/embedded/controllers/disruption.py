@@ -28,7 +28,7 @@ from kai_py.embedded.resources import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS
 from kai_py.embedded.selectors import label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
@@ -60,27 +60,45 @@ def reconcile(work: Work) -> None:
     healthy = sum(
         is_ready(pod) and is_active(pod) and name_of(pod) not in disrupted for pod in pods
     )
-    try:
-        expected, desired = _expected_and_desired(work.api, budget, pods)
-    except _NoScaleError as error:
-        condition = _condition("False", "SyncFailed", str(error))
-        expected, desired, allowed = len(pods), 0, 0
+    counts, problem = budget_counts(budget, pods, healthy, work.api.store.by_uid)
+    if problem:
+        condition = _condition("False", "SyncFailed", problem)
+    elif counts["disruptionsAllowed"]:
+        condition = _condition("True", "SufficientPods", "")
     else:
-        # Without pods there is nothing to disrupt, whatever the numbers say.
-        allowed = max(healthy - desired, 0) if expected > 0 else 0
-        reason = "SufficientPods" if allowed else "InsufficientPods"
-        condition = _condition("True" if allowed else "False", reason, "")
+        condition = _condition("False", "InsufficientPods", "")
     before = budget.get("status") or {}
     status = {
         "conditions": with_condition(before, condition, now=work.now)["conditions"],
-        "currentHealthy": healthy,
-        "desiredHealthy": desired,
-        "disruptionsAllowed": allowed,
-        "expectedPods": expected,
+        **counts,
         "disruptedPods": disrupted or None,
         "observedGeneration": budget["metadata"]["generation"],
     }
     work.api.patch_status(BUDGETS, budget, status)
+
+
+def budget_counts(
+    budget: Json, pods: Sequence[Json], healthy: int, by_uid: Callable[[str], Json | None]
+) -> tuple[Json, str]:
+    """The numbers in the status of a budget for these pods, and why they cannot be known, or "".
+
+    ``pods``: those that it selects and that have not ended; ``healthy``: how many are healthy.
+    """
+    problem, allowed = "", 0
+    try:
+        expected, desired = _expected_and_desired(by_uid, budget, pods)
+    except _NoScaleError as error:
+        problem, expected, desired = str(error), len(pods), 0
+    else:
+        # Without pods there is nothing to disrupt, whatever the numbers say.
+        allowed = max(healthy - desired, 0) if expected > 0 else 0
+    counts = {
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "disruptionsAllowed": allowed,
+        "expectedPods": expected,
+    }
+    return counts, problem
 
 
 def _still_disrupted(work: Work, budget: Json, pods: Sequence[Json]) -> dict[str, str]:
@@ -94,29 +112,31 @@ def _still_disrupted(work: Work, budget: Json, pods: Sequence[Json]) -> dict[str
     return recent
 
 
-def _expected_and_desired(api: ApiServer, budget: Json, pods: Sequence[Json]) -> tuple[int, int]:
+def _expected_and_desired(
+    by_uid: Callable[[str], Json | None], budget: Json, pods: Sequence[Json]
+) -> tuple[int, int]:
     spec = budget["spec"]
     if "maxUnavailable" in spec:
-        expected = _scale(api, pods)
+        expected = _scale(by_uid, pods)
         unavailable = resolve_int_or_string(spec["maxUnavailable"], expected, round_up=True)
         return expected, max(expected - unavailable, 0)
     minimum = spec.get("minAvailable", 1)
     if isinstance(minimum, int):
         return len(pods), minimum
-    expected = _scale(api, pods)
+    expected = _scale(by_uid, pods)
     return expected, resolve_int_or_string(minimum, expected, round_up=True)
 
 
-def _scale(api: ApiServer, pods: Sequence[Json]) -> int:
+def _scale(by_uid: Callable[[str], Json | None], pods: Sequence[Json]) -> int:
     replicas: dict[str, int] = {}
     for pod in pods:
         owner = controller_of(pod)
         if owner is None or owner["kind"] not in _SCALABLE:
             kind = owner["kind"] if owner else "no controller"
             raise _NoScaleError(f"pod {name_of(pod)} has {kind}, which has no scale")
-        document = api.store.by_uid(owner["uid"])
+        document = by_uid(owner["uid"])
         if document is not None:
-            replicas[owner["uid"]] = document["spec"]["replicas"]
+            replicas[owner["uid"]] = (document.get("spec") or {}).get("replicas", 1)
     return sum(replicas.values())
 
 

@@ -1,0 +1,67 @@
+"""PodDisruptionBudgets in files: their status, and what evictions take from it."""
+
+from collections.abc import Mapping
+
+from kai_py.embedded.controllers.disruption import budget_counts
+from kai_py.embedded.controllers.owned_pods import is_active, is_ready
+from kai_py.embedded.documents import is_finished
+from kai_py.embedded.errors import RequestError
+from kai_py.embedded.selectors import label_selector
+from kai_py.simulate.object_files import ObjectKey
+from kai_py.simulate.objects import Document
+
+BUDGET = ("policy", "PodDisruptionBudget")
+_ALLOWED = "disruptionsAllowed"
+
+
+def complete_budgets(found: Mapping[ObjectKey, Document]) -> None:
+    """Give budgets without a status the numbers that their controller would write.
+
+    A running pod that says nothing of its conditions is healthy. What cannot be read is left to the
+    decoder to refuse.
+    """
+    missing = [
+        (key, document)
+        for key, document in found.items()
+        if key[:2] == BUDGET and not document.get("status")
+    ]
+    if not missing:
+        return
+    by_uid = {document["metadata"]["uid"]: document for document in found.values()}
+    for key, budget in missing:
+        try:
+            pods = [
+                document
+                for each, document in found.items()
+                if each[:2] == ("", "Pod")
+                and each.namespace == key.namespace
+                and _selects(budget["spec"], document)
+                and not is_finished(document)
+            ]
+            healthy = sum(map(_is_healthy, pods))
+            budget["status"] = budget_counts(budget, pods, healthy, by_uid.get)[0]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue
+
+
+def _selects(spec: Document, pod: Document) -> bool:
+    """Whether a budget selects a pod; none if its selector is one that no API server accepts."""
+    try:
+        return label_selector(spec.get("selector"))(pod["metadata"].get("labels") or {})
+    except RequestError:
+        return False
+
+
+def _is_healthy(pod: Document) -> bool:
+    status = pod["status"]
+    silent = status["phase"] == "Running" and not status.get("conditions")
+    return is_active(pod) and (silent or is_ready(pod))
+
+
+def spent_budget(budget: Document, pod: Document) -> Document | None:
+    """A budget once ``pod`` is evicted, as the API server writes it; None if it stays as it is."""
+    status, spec = budget.get("status") or {}, budget.get("spec") or {}
+    allowed = status.get(_ALLOWED) or 0
+    if allowed <= 0 or not _selects(spec, pod):
+        return None
+    return {**budget, "status": {**status, _ALLOWED: allowed - 1}}
