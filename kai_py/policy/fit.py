@@ -206,11 +206,21 @@ def _filters(pod: NodeConstraints, nodes: NodeColumns) -> Iterator[tuple[str, Bo
     required = pod.affinity and pod.affinity.node_affinity
     if required and required.required is not None:
         yield "didn't match Pod's node affinity", matches_selector(required.required, nodes)
+    if pod.node_features:
+        named = ", ".join(pod.node_features)
+        yield f"didn't match Pod's required features ({named})", _declaring(pod, nodes)
     for selector in pod.volume_selectors:
         yield "didn't match the volume's node affinity", matches_selector(selector, nodes)
     for name, selector in pod.claim_selectors:
         reason = f'resourceclaim "{name}" is allocated on another node'
         yield reason, matches_selector(selector, nodes)
+
+
+def _declaring(pod: NodeConstraints, nodes: NodeColumns) -> Bools:
+    """(nodes,) bool: the node declares every feature that the pod requires."""
+    required = frozenset(pod.node_features)
+    declared = [required.issubset(each.status.declared_features) for each in nodes.records]
+    return np.array(declared, dtype=np.bool_)
 
 
 def _departure_filters(nodes: NodeColumns) -> Iterator[tuple[str, Bools]]:

@@ -33,6 +33,7 @@ class NodeConstraints:
     uses_gpus: bool
     uses_mig: bool
     extended_resources: tuple[str, ...]
+    node_features: tuple[str, ...]
 
     @property
     def key(self) -> bytes:
@@ -55,6 +56,7 @@ def constraints_of(shape: Shape) -> NodeConstraints:
         uses_gpus=GPU_RESOURCE in shape.requests,
         uses_mig=any(name.startswith(MIG_PREFIX) for name in shape.requests),
         extended_resources=tuple(shape.extended.resources),
+        node_features=shape.node_features,
     )
 
 

@@ -18,6 +18,7 @@ from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, To
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
+from kai_py.snapshot.node_features import required_features
 from kai_py.snapshot.pod_selection import has_rules
 from kai_py.snapshot.requests import pod_requests, unused_pod_level
 from kai_py.snapshot.spot import SpotChoice
@@ -66,7 +67,7 @@ class Shape:
     requests that nodes without a device plugin for them serve by claim. ``alignment``: what nodes
     with NUMA zones align to them. ``unused_pod_level``: of what the pod requests as a whole, how
     much its containers leave, if it has claims. ``spot``: whether it goes to spot nodes, as its
-    gang and its queue say.
+    gang and its queue say. ``node_features``: those that nodes must declare.
     """
 
     number: int
@@ -87,6 +88,7 @@ class Shape:
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     spot: SpotChoice | None = None
+    node_features: tuple[str, ...] = ()
 
     @property
     def one_per_node(self) -> bool:
@@ -154,12 +156,13 @@ class ShapeTable:
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
-        ports = _host_ports(pod)
+        ports, features = _host_ports(pod), required_features(pod)
         labels_matter = labels_matter or has_rules(spec.affinity, spec.topology_spread_constraints)
         key = _ENCODER.encode(
             (
                 _constraints(pod),
                 ports,
+                features,
                 volume_selectors,
                 volumes,
                 [_identity(claim) for claim in claims],
@@ -190,6 +193,7 @@ class ShapeTable:
             alignment=alignment(pod),
             namespace=pod.metadata.namespace if labels_matter else "",
             labels=pod.metadata.labels if labels_matter else {},
+            node_features=features,
         )
         self._shapes[key] = shape
         remember(self._recent, key, shape, RECENT_SHAPES)

@@ -174,6 +174,12 @@ class ContainerPort(Record, frozen=True):
     protocol: str = "TCP"
 
 
+class ContainerRestartRule(Record, frozen=True):
+    """container.restartPolicyRules[]: what happens when the container exits."""
+
+    action: str = ""
+
+
 class Container(Record, frozen=True):
     """A container; ``restart_policy`` Always on an init container makes it a sidecar."""
 
@@ -181,6 +187,7 @@ class Container(Record, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class PodResourceClaim(Record, frozen=True):
@@ -233,6 +240,8 @@ class PodSpec(Record, frozen=True):
     workload_ref: WorkloadReference | None = None
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int = 30
+    host_network: bool = False
+    host_users: bool = True
 
 
 class Condition(Record, frozen=True):
