@@ -20,7 +20,7 @@ from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.node_features import required_features
 from kai_py.snapshot.pod_selection import has_rules
-from kai_py.snapshot.requests import pod_requests, unused_pod_level
+from kai_py.snapshot.requests import is_sidecar, pod_requests, unused_pod_level
 from kai_py.snapshot.spot import SpotChoice
 from kai_py.snapshot.tables.numa import Alignment, alignment
 from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
@@ -225,10 +225,12 @@ def _identity(use: ClaimUse) -> tuple[object, ...]:
 
 
 def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The host ports of containers that run as long as the pod does, as NodePorts counts them."""
+    sidecars = filter(is_sidecar, pod.spec.init_containers)
     return tuple(
         sorted(
             (port.host_ip if port.host_ip != "0.0.0.0" else "", port.protocol, port.host_port)
-            for container in (*pod.spec.containers, *pod.spec.init_containers)
+            for container in (*pod.spec.containers, *sidecars)
             for port in container.ports
             if port.host_port
         )

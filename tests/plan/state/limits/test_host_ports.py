@@ -35,6 +35,16 @@ def test_other_protocols_and_addresses_do_not_collide():
     assert not placed(plan(old, listening("new", ip="0.0.0.0")))
 
 
+def test_ports_of_init_containers_count_if_they_go_on_running():
+    old, new = listening("old", node="n0"), listening("new")
+    for restart_policy, started in (("", True), ("Always", False)):
+        [starting] = new.spec.containers
+        starting = replace(starting, restart_policy=restart_policy)
+        plain = replace(starting, name="plain", ports=(), restart_policy="")
+        spec = replace(new.spec, init_containers=(starting,), containers=(plain,))
+        assert bool(placed(plan(old, replace(new, spec=spec)))) == started
+
+
 def test_the_port_of_a_pod_that_leaves_is_free_later():
     found = plan(listening("old", node="n0", leaving=True), listening("new"))
     assert placed(found) == {}
