@@ -1,5 +1,6 @@
 """Counts for rules between pods, kept as pods come and go, are those of counting all pods."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from kai_py.snapshot.pod_selection import PodSelector, covers, rules_of, selects
+from kai_py.snapshot.pod_selection import DomainTerm, PodSelector, covers, rules_of, selects
 from kai_py.snapshot.selection_index import SelectionIndex, selection_parts
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable
@@ -189,7 +190,22 @@ def test_pods_whose_labels_begin_to_matter_are_named(changes):
             matters = table._terms.may_select(pod_entry.namespace, pod_entry.labels)
             if pod_entry.ours and matters and not known.get(each, False):
                 assert each in named or each == uid
+            assert matters or each not in named
             known[each] = matters or known.get(each, False)
+
+
+@pytest.mark.parametrize("namespace", ["one", "two"])
+def test_a_term_names_the_pods_of_the_namespaces_that_it_covers(namespace):
+    table, own = PodRuleTable(), {"app": "a"}
+    table.set("waiting", PodEntry(namespace, own, "", ours=True))
+    assert not table.labels_matter(
+        Pod(metadata=ObjectMeta(uid="waiting", namespace=namespace, labels=own))
+    )
+    other_apps = SelectorRequirement(key="app", operator="NotIn", values=("b",))
+    selector = LabelSelector(match_expressions=(other_apps,))
+    term = DomainTerm((PodSelector(b"", ("one",), None, selector, None),), KEYS[0])
+    named = table.set("refusing", PodEntry("one", {"app": "b"}, "n0", refused=(term,)))
+    assert named == (("waiting",) if namespace == "one" else ())
 
 
 WEB = {"app": "web"}

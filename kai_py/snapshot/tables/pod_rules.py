@@ -258,13 +258,15 @@ class PodRuleTable(PodTable):
         """Pods of ours whose labels matter since ``owner`` came with new terms."""
         found = dict[str, None]()
         for term in terms:
-            base = self._terms.parts[term].base
-            marks = () if base is None else marks_of(base)
+            parts = self._terms.parts[term]
+            marks = () if parts.base is None else marks_of(parts.base)
             for uid in self._unrefused if ANY_POD in marks else self._postings.having(marks):
                 pod = self._pods.get(uid)
                 if pod is None or not pod.ours or uid not in self._unrefused or uid in found:
                     continue  # its labels matter already, or never
-                if all(each.matches_labels(pod.labels) for each in term.selection):
+                if parts.may_cover(pod.namespace) and all(
+                    each.matches_labels(pod.labels) for each in term.selection
+                ):
                     found[uid] = None
         found.pop(owner, None)
         return tuple(found)
