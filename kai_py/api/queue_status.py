@@ -45,6 +45,9 @@ class PastEviction(ApiModel):
     """Time of the evictions."""
     pods: Annotated[int, Field(ge=1)]
     """Number of pods."""
+    within_queue: bool = False
+    """Whether they were evicted for a workload of the same queue; these evictions protect the pods
+    of the queue from such workloads only."""
 
 
 class QueueStatusCondition(ApiModel):

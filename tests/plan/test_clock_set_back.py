@@ -107,7 +107,7 @@ def test_evictions_of_this_process():
     for name, time in (("then", 1000.0), ("ahead", 50_000.0), ("now", 1010.0)):
         past.record([replace(each, gang=name)], time)
     assert past.in_cooldown(1020.0, 60.0) == frozenset(["then", "now"])
-    assert [past.evictions_of(name, 1020.0) for name in ("then", "ahead", "now")] == [1, 0, 1]
+    assert [len(past.times_of(name, 1020.0)) for name in ("then", "ahead", "now")] == [1, 0, 1]
 
 
 def test_a_gang_below_min_member_has_its_grace_again_and_no_more():

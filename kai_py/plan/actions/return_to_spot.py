@@ -57,7 +57,7 @@ def _gain(state: CycleState, gang: Gang, spot: Bools) -> float:
         or gang.pending
         or not gang.is_preemptible(members)
         or any(m.pod.uid in evicted for m in members)
-        or gang.key in limits.evicted_often
+        or gang.key in limits.evicted_often(by_others=False)
         or would_fail(gang, members)
         or not all(map(owns_all_claims, members))
     ):

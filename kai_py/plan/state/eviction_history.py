@@ -4,11 +4,16 @@ It is kept in memory. The status of each queue has the same records, at most one
 behind; they are read for queues that are new to this process, so after a restart the limits still
 hold. The evictions of one gang in one cycle are one record. O(records) per cycle; a record is
 dropped after an hour, or after the cooldown if that is longer.
+
+Evictions for gangs of the same queue are counted apart: a queue that could protect its pods from
+others by evictions that it causes itself would need nothing but a small gang of high priority.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
+from typing import NamedTuple
 
 from kai_py.api.times import DAY, HOUR, happened_within
 from kai_py.plan.plan import Action, Eviction
@@ -22,12 +27,22 @@ MAX_RECORDS = 128
 """Per queue; the oldest beyond that are merged into one, dated as the latest of them."""
 
 
+class GangEviction(NamedTuple):
+    """Pods of a gang were evicted ``at``; ``within_queue``: for a gang of the same queue."""
+
+    at: float
+    within_queue: bool = False
+
+
 @dataclass
 class EvictionHistory:
-    """Records by queue, oldest first; times in seconds since the epoch."""
+    """Records by queue, oldest first; times in seconds since the epoch.
+
+    Of the questions, those with ``by_others`` count only evictions for gangs of other queues.
+    """
 
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
-    by_gang: dict[str, list[float]] = field(default_factory=dict)
+    by_gang: dict[str, list[GangEviction]] = field(default_factory=dict)
     """When each gang lost pods within a day; in memory only."""
     _known: set[str] = field(default_factory=set)
     _started: tuple[Mapping[str, Gang], float, Sequence[Gang]] | None = None
@@ -42,15 +57,16 @@ class EvictionHistory:
 
     def record(self, evictions: Iterable[Eviction], now: float) -> None:
         """Record evictions for the benefit of other gangs."""
-        pods: dict[tuple[str, str], int] = {}
-        for each in evictions:
-            if each.action not in (Action.STALE, Action.DEPARTURE):
-                pods[each.queue, each.gang] = pods.get((each.queue, each.gang), 0) + 1
-        for (queue, gang), count in pods.items():
-            record = EvictionRecord(gang, float(int(now)), count)
+        counted = Counter(
+            (each.queue, each.gang, each.preemptor_queue == each.queue)
+            for each in evictions
+            if each.action not in (Action.STALE, Action.DEPARTURE)
+        )
+        for (queue, gang, within_queue), count in counted.items():
+            record = EvictionRecord(gang, float(int(now)), count, within_queue)
             self.by_queue.setdefault(queue, []).append(record)
-            recent = [at for at in self.by_gang.pop(gang, ()) if happened_within(DAY, at, now)]
-            self.by_gang[gang] = [*recent, now]
+            recent = [it for it in self.by_gang.pop(gang, ()) if happened_within(DAY, it.at, now)]
+            self.by_gang[gang] = [*recent, GangEviction(now, within_queue)]
 
     def prune(self, now: float, cooldown: float) -> None:
         """Drop records that no longer count at ``now``."""
@@ -65,7 +81,7 @@ class EvictionHistory:
         while self.by_gang:
             # In the order of their last evictions.
             first = next(iter(self.by_gang))
-            last = self.by_gang[first][-1]
+            last = self.by_gang[first][-1].at
             if happened_within(DAY, last, now) and len(self.by_gang) <= MAX_GANGS:
                 break
             del self.by_gang[first]
@@ -88,37 +104,67 @@ class EvictionHistory:
             self._started = gangs, since, [*stay, *new]
         return self._started[2]
 
-    def evictions_of(self, gang: str, now: float) -> int:
-        """How often the gang lost pods within the last day."""
-        times = self.by_gang.get(gang)
-        return 0 if times is None else sum([happened_within(DAY, at, now) for at in times])
+    @property
+    def tells_apart(self) -> bool:
+        """Whether any eviction was for a gang of the same queue; O(records)."""
+        by_queue = chain.from_iterable(self.by_queue.values())
+        by_gang = chain.from_iterable(self.by_gang.values())
+        return any(it.within_queue for it in by_queue) or any(it.within_queue for it in by_gang)
 
-    def evicted_last_hour(self, now: float) -> dict[str, int]:
+    def times_of(self, gang: str, now: float, *, by_others: bool = False) -> list[float]:
+        """When the gang lost pods within the last day, in ascending order."""
+        return [
+            each.at
+            for each in self.by_gang.get(gang, ())
+            if happened_within(DAY, each.at, now) and not (by_others and each.within_queue)
+        ]
+
+    def evicted_last_hour(self, now: float, *, by_others: bool = False) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""
         return {
-            queue: sum(each.pods for each in records if happened_within(HOUR, each.at, now))
+            queue: sum(
+                each.pods
+                for each in records
+                if happened_within(HOUR, each.at, now) and not (by_others and each.within_queue)
+            )
             for queue, records in self.by_queue.items()
         }
 
-    def in_cooldown(self, now: float, cooldown: float) -> frozenset[str]:
+    def in_cooldown(
+        self, now: float, cooldown: float, *, by_others: bool = False
+    ) -> frozenset[str]:
         """Gangs of which a pod was evicted within ``cooldown`` seconds."""
+
+        def counts(record: EvictionRecord | GangEviction) -> bool:
+            is_recent = happened_within(cooldown, int(record.at), now)
+            return is_recent and not (by_others and record.within_queue)
+
         recorded = (
             record.gang
             for records in self.by_queue.values()
             for record in records
-            if happened_within(cooldown, record.at, now)
+            if counts(record)
         )
         # Records that were merged name one of their gangs; this process knows the others.
         last = takewhile(
-            lambda gang: int(self.by_gang[gang][-1]) > now - cooldown, reversed(self.by_gang)
+            lambda gang: int(self.by_gang[gang][-1].at) > now - cooldown, reversed(self.by_gang)
         )
-        known = (g for g in last if happened_within(cooldown, int(self.by_gang[g][-1]), now))
+        known = (gang for gang in last if any(map(counts, self.by_gang[gang])))
         return frozenset(chain(recorded, known))
 
 
 def _merge_oldest(records: list[EvictionRecord]) -> list[EvictionRecord]:
+    """At most ``MAX_RECORDS``: the oldest become one, or one of each kind."""
     excess = len(records) - MAX_RECORDS
     if excess <= 0:
         return records
-    merged, rest = records[: excess + 1], records[excess + 1 :]
-    return [replace(merged[-1], pods=sum(record.pods for record in merged)), *rest]
+    merged, rest = records[: excess + 2], records[excess + 2 :]
+    kinds = {record.within_queue: record for record in merged}
+    if len(kinds) == 1:
+        merged, rest = records[: excess + 1], records[excess + 1 :]
+        kinds = {merged[-1].within_queue: merged[-1]}
+    sums = [
+        replace(last, pods=sum(record.pods for record in merged if record.within_queue is kind))
+        for kind, last in kinds.items()
+    ]
+    return [*sorted(sums, key=lambda it: it.at), *rest]

@@ -11,6 +11,10 @@
   themselves. Other pods that started within it are only protected from relocation
   (``has_settled``).
 
+The hourly limit, the cooldown and ``eviction.evictionsPerDay`` count evictions for gangs of the
+same queue only where such a gang asks again: what a queue does to its own pods protects them from
+no other queue (``by_others``).
+
 Workloads that would fail for good are protected elsewhere: their pods are in no unit
 (``victims.units``).
 
@@ -78,13 +82,20 @@ class EvictionLimits:
             for uid in budget.pods:
                 self._budgets.setdefault(uid, []).append(position)
         self._counted: list[str] = []
-        self._lost: dict[str, int] = {}
+        self._lost: dict[bool, dict[str, int]] = {}
         self._disrupted = [0] * len(self._allowed)
         self._was_kept_in_place = False
 
     @cached_property
-    def _cooling(self) -> frozenset[str]:
-        return self._history.in_cooldown(self._now, self._cooldown)
+    def tells_apart(self) -> bool:
+        """Whether ``by_others`` makes a difference: evictions for the same queue are known."""
+        return self._history.tells_apart
+
+    @cached_property
+    def _cooling(self) -> Mapping[bool, frozenset[str]]:
+        """By ``by_others``."""
+        past, now, cooldown = self._history, self._now, self._cooldown
+        return {each: past.in_cooldown(now, cooldown, by_others=each) for each in (False, True)}
 
     @cached_property
     def _started(self) -> Mapping[str, float]:
@@ -137,8 +148,10 @@ class EvictionLimits:
             spans = (self._cooldown, HOUR if queue in self._hourly_limits else 0.0)
             ends = (record.at + span for record in records for span in spans)
             yield from (end for end in ends if end > self._now)
-        for gang in self.evicted_often:
-            yield self._history.by_gang[gang][-self._per_day] + DAY
+        for by_others in (False, True):
+            for gang in self.evicted_often(by_others=by_others):
+                times = self._history.times_of(gang, self._now, by_others=by_others)
+                yield times[-self._per_day] + DAY
 
     @property
     def has_settling_pods(self) -> bool:
@@ -151,31 +164,45 @@ class EvictionLimits:
         limited = self._hourly_limits or self._allowed or self._cooldown or self._settling
         return not limited
 
-    def evictions_of(self, gang: Gang) -> int:
+    def evictions_of(self, gang: Gang, *, by_others: bool) -> int:
         """How often the gang was evicted within the last day, without this cycle."""
-        history = self._history
-        return history.evictions_of(gang.key, self._now) if history.by_gang else 0
+        return len(self._history.times_of(gang.key, self._now, by_others=by_others))
+
+    def evicted_often(self, *, by_others: bool) -> frozenset[str]:
+        """Keys of gangs that were evicted ``eviction.evictionsPerDay`` times in the last day."""
+        return self._evicted_often[by_others]
+
+    def protect_evicted_often(self, queue: str) -> None:
+        """Note that gangs of ``queue`` were no candidates because they were evicted often."""
+        self.protected_by[queue] = f"eviction.evictionsPerDay, which is {self._per_day}"
 
     @cached_property
-    def evicted_often(self) -> frozenset[str]:
-        """Keys of gangs that were evicted ``eviction.evictionsPerDay`` times in the last day."""
-        if not self._per_day:
-            return frozenset()
-        counts = (
-            (key, self._history.evictions_of(key, self._now)) for key in self._history.by_gang
-        )
-        return frozenset(key for key, count in counts if count >= self._per_day)
+    def _evicted_often(self) -> Mapping[bool, frozenset[str]]:
+        past, now = self._history, self._now
+        keys = past.by_gang if self._per_day else ()
+        return {
+            each: frozenset(
+                key for key in keys if len(past.times_of(key, now, by_others=each)) >= self._per_day
+            )
+            for each in (False, True)
+        }
 
-    def evictable(self, units: Iterator[Unit], evicted: Mapping[str, Evicted]) -> Iterator[Unit]:
-        """The units that may be evicted together with ``evicted`` (by pod uid)."""
+    def evictable(
+        self, units: Iterator[Unit], evicted: Mapping[str, Evicted], *, by_others: bool = False
+    ) -> Iterator[Unit]:
+        """The units that may be evicted together with ``evicted`` (by pod uid).
+
+        ``by_others``: for gangs of other queues.
+        """
         if self.is_unlimited:
             yield from units
             return
         self._count_evicted(evicted)
-        lost, disrupted = self._lost.copy(), self._disrupted.copy()
+        lost, disrupted = self._lost[by_others].copy(), self._disrupted.copy()
+        cooling = self._cooling[by_others]
         for unit in units:
             queue, pods = unit.gang.queue, [member.pod.uid for member in unit.members]
-            if unit.gang.key in self._cooling:
+            if unit.gang.key in cooling:
                 self.protected_by[queue] = "eviction.cooldown"
                 continue
             if self._exceeds_rate(queue, lost.get(queue, 0), len(pods)):
@@ -234,11 +261,18 @@ class EvictionLimits:
         """
         if not self._snapshot.pending:
             return None
-        if self.is_unlimited and not (self.evicted_often or self._started):
+        if self.is_unlimited and not (self._evicted_often[False] or self._started):
             return None
-        cooling = self._history.in_cooldown(self._now, self._cooldown)
-        lost = tuple(sorted(self._history.evicted_last_hour(self._now).items()))
-        return lost, cooling, frozenset(self._started), self.evicted_often
+        past, now = self._history, self._now
+        counted = tuple(
+            (
+                tuple(sorted(past.evicted_last_hour(now, by_others=each).items())),
+                past.in_cooldown(now, self._cooldown, by_others=each),
+                self._evicted_often[each],
+            )
+            for each in ((False, True) if self.tells_apart else (False,))
+        )
+        return counted, frozenset(self._started)
 
     def counted_evictions(self, queue: str) -> tuple[EvictionRecord, ...]:
         """Past evictions of a queue, as far as they may still protect pods."""
@@ -251,12 +285,15 @@ class EvictionLimits:
         pods = list(evicted)
         if pods[: len(self._counted)] != self._counted or not self._counted:
             self._counted = []
-            self._lost = self._history.evicted_last_hour(self._now)
+            past, now = self._history, self._now
+            kinds = (False, True)
+            self._lost = {each: past.evicted_last_hour(now, by_others=each) for each in kinds}
             self._disrupted = [0] * len(self._allowed)
         added = pods[len(self._counted) :]
         for uid in added:
-            queue = evicted[uid].gang.queue
-            self._lost[queue] = self._lost.get(queue, 0) + 1
+            queue, beneficiary = evicted[uid].gang.queue, evicted[uid].beneficiary.queue
+            for lost in self._lost.values() if queue != beneficiary else (self._lost[False],):
+                lost[queue] = lost.get(queue, 0) + 1
         self._count_disruptions(self._disrupted, added)
         self._counted = pods
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import Stage
+from kai_py.plan.plan import Action, Stage
 from kai_py.plan.search_cache.cache import SearchFailure
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import cheapest_claims
@@ -50,6 +50,8 @@ def find_victims(
     ``pool``: the candidates, where they were collected already.
     """
     pool = pool or VictimPool(state)
+    if strategy_class.action is Action.RECLAIM:
+        pool = pool.for_others
     eligible = [gang for gang in gangs if _may_preempt(state, gang)]
     solver = VictimSolver(state, strategy_class)
     for group in in_rotation(eligible, state.search_budgets.out_of_probes_before):

@@ -19,9 +19,9 @@ EvictionCost = tuple[float, int, int]
 class EvictionCosts:
     """The costs of evicting units now; ``by_loss``: whether lost work counts."""
 
-    def __init__(self, state: CycleState) -> None:
-        """Nothing is computed yet."""
-        self.by_loss = state.settings.loss_rules.by_loss
+    def __init__(self, state: CycleState, *, by_others: bool = False) -> None:
+        """Nothing is computed yet; ``by_others``: for gangs of other queues."""
+        self.by_loss, self._by_others = state.settings.loss_rules.by_loss, by_others
         self._state = state
         self._lost_work: dict[VictimUnit, float] = {}
 
@@ -42,7 +42,8 @@ class EvictionCosts:
             return 0.0
         lost = self._lost_work.get(unit)
         if lost is None:
-            lost = self._lost_work[unit] = lost_work(self._state, unit)
+            lost = lost_work(self._state, unit, by_others=self._by_others)
+            self._lost_work[unit] = lost
         return lost
 
 
@@ -60,10 +61,13 @@ def part_of_cluster(state: CycleState, cost: Floats) -> float:
     return part
 
 
-def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> float:
+def lost_work(
+    state: CycleState, unit: VictimUnit, at: float | None = None, *, by_others: bool
+) -> float:
     """Seconds of the whole cluster's work that are lost if the unit is evicted at ``at``.
 
-    Multiplied by one more than the number of times that its gang was evicted lately. ``at``:
+    Multiplied by one more than the number of times that its gang was evicted lately (for gangs of
+    other queues, if one of these asks: ``by_others``). ``at``:
     seconds since the epoch, None for now; pods that are expected to have ended by then lose
     nothing. The work of one pod: ``policy.lost_work``.
     """
@@ -79,4 +83,4 @@ def lost_work(state: CycleState, unit: VictimUnit, at: float | None = None) -> f
             part = part_of_cluster(state, state.quota.cost(member.charge))
             by_kind[kind] = part * lost_seconds(unit.gang, member, now, restart_cost)
         lost += by_kind[kind]
-    return lost * (1 + state.eviction_limits.evictions_of(unit.gang))
+    return lost * (1 + state.eviction_limits.evictions_of(unit.gang, by_others=by_others))

@@ -30,9 +30,13 @@ from kai_py.snapshot.resources import Floats
 class VictimPool:
     """Eviction units by queue, and what evicting them costs, for the length of one action."""
 
-    def __init__(self, state: CycleState) -> None:
-        """Nothing is built yet: the units of a queue are built when first needed."""
-        self._state = state
+    def __init__(self, state: CycleState, *, by_others: bool = False) -> None:
+        """Nothing is built yet: the units of a queue are built when first needed.
+
+        ``by_others``: for gangs of other queues, from which past evictions for gangs of the same
+        queue protect nothing.
+        """
+        self._state, self._by_others = state, by_others
         self._units: dict[int, list[VictimUnit]] = {}
         self._limits: dict[int, FailureLimit | None] = {}
         self._evicted_count: dict[int, int] = {}
@@ -40,7 +44,14 @@ class VictimPool:
     @cached_property
     def costs(self) -> EvictionCosts:
         """What evicting the units costs; kept, as lost work is computed once per unit."""
-        return EvictionCosts(self._state)
+        return EvictionCosts(self._state, by_others=self._by_others)
+
+    @cached_property
+    def for_others(self) -> "VictimPool":
+        """The candidates for gangs of other queues."""
+        if self._by_others or not self._state.eviction_limits.tells_apart:
+            return self
+        return VictimPool(self._state, by_others=True)
 
     def queues(self) -> list[int]:
         """The positions of the queues with preemptible running gangs, ascending."""
@@ -56,14 +67,23 @@ class VictimPool:
         ``guaranteed``: whether the preemptor's queue stays within what it deserves; then gangs that
         were evicted often are candidates as well, the last ones.
         """
-        state, units = self._state, self._remaining(queue)
-        often = state.eviction_limits.evicted_often
-        if often and not guaranteed:
-            units = (unit for unit in units if unit.gang.key not in often)
-        if state.eviction_limits.is_unlimited:
+        state, units, limits = self._state, self._remaining(queue), self._state.eviction_limits
+        if limits.evicted_often(by_others=self._by_others) and not guaranteed:
+            units = self._without_evicted_often(units)
+        if limits.is_unlimited:
             return units
         evicted = state.statement.evicted
-        return keeping_protected(state.eviction_limits.evictable(units, evicted), evicted)
+        evictable = limits.evictable(units, evicted, by_others=self._by_others)
+        return keeping_protected(evictable, evicted)
+
+    def _without_evicted_often(self, units: Iterator[VictimUnit]) -> Iterator[VictimUnit]:
+        limits = self._state.eviction_limits
+        often = limits.evicted_often(by_others=self._by_others)
+        for unit in units:
+            if unit.gang.key not in often:
+                yield unit
+            else:
+                limits.protect_evicted_often(unit.gang.queue)
 
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
         if queue not in self._units:
@@ -102,7 +122,8 @@ class VictimPool:
         gang = unit.gang
         if not self._state.settings.loss_rules.by_loss:
             return gang.priority, not unit.is_elastic, -gang.created
-        often = gang.key in self._state.eviction_limits.evicted_often
+        limits = self._state.eviction_limits
+        often = gang.key in limits.evicted_often(by_others=self._by_others)
         return often, gang.priority, not unit.is_elastic, self.costs.lost_work(unit), -gang.created
 
 

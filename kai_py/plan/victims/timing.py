@@ -149,7 +149,7 @@ def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
     """
     state = eviction.state
     now, rules = state.snapshot.now, state.settings.loss_rules
-    lost = _lost_at(state, eviction.units, now)
+    lost = _lost_at(eviction, now)
     longest = max(now - member.bound_since for unit in eviction.units for member in unit.members)
     least = _least_lacking(eviction)
     if least and lost <= least * (longest + rules.restart_cost):
@@ -163,15 +163,15 @@ def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
 
 def _costs_least_now(eviction: _Eviction, wait: _Wait, moments: Sequence[float]) -> bool:
     """Whether evicting now costs no more than at any of ``moments``; all ends are known."""
-    state, units, now = eviction.state, eviction.units, eviction.state.snapshot.now
-    lost, lacking = _lost_at(state, units, now), _lacking(eviction, wait)
+    now = eviction.state.snapshot.now
+    lost, lacking = _lost_at(eviction, now), _lacking(eviction, wait)
     if not lacking:
         return False
     horizon = wait.latest if wait.bound <= now else math.inf
     considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= horizon}
     losses = dict[float, float]()
     for at in considered:
-        losses[at] = _lost_at(state, units, at)
+        losses[at] = _lost_at(eviction, at)
         if lost > (at - now) * lacking + losses[at]:
             return False
     relief = _relief(eviction) if eviction.action is Action.RECLAIM else []
@@ -196,9 +196,10 @@ def _checkpoints(units: Sequence[VictimUnit], now: float) -> set[float]:
     return {at for at in found if at is not None}
 
 
-def _lost_at(state: CycleState, units: Sequence[VictimUnit], at: float) -> float:
+def _lost_at(eviction: _Eviction, at: float) -> float:
     """``lost_work`` of evicting, at ``at``, the victims that still run then."""
-    return sum(lost_work(state, unit, at) for unit in units)
+    state, by_others = eviction.state, eviction.action is Action.RECLAIM
+    return sum(lost_work(state, unit, at, by_others=by_others) for unit in eviction.units)
 
 
 def _least_lacking(eviction: _Eviction) -> float:

@@ -71,7 +71,7 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
         api_version=API_VERSION,
         usage=_usage(queue.status.usage),
         evictions=tuple(
-            EvictionRecord(each.workload, each.at.timestamp(), each.pods)
+            EvictionRecord(each.workload, each.at.timestamp(), each.pods, each.within_queue)
             for each in queue.status.evictions
         ),
         namespaces=None if spec.namespaces is None else _namespace_rule(spec.namespaces),
@@ -107,7 +107,9 @@ def usage_status(record: UsageRecord) -> RecordedUsage:
 def eviction_status(record: EvictionRecord) -> PastEviction:
     """A past eviction as the status of a queue holds it."""
     at = datetime.fromtimestamp(record.at, UTC)
-    return PastEviction(workload=record.gang[:512], at=at, pods=record.pods)
+    return PastEviction(
+        workload=record.gang[:512], at=at, pods=record.pods, within_queue=record.within_queue
+    )
 
 
 def _usage(usage: RecordedUsage | None) -> UsageRecord | None:

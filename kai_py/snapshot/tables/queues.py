@@ -31,11 +31,15 @@ class UsageRecord:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRecord:
-    """``pods`` of the gang called ``gang`` were evicted for others, ``at`` whole unix seconds."""
+    """``pods`` of the gang called ``gang`` were evicted for others, ``at`` whole unix seconds.
+
+    ``within_queue``: for a gang of the same queue.
+    """
 
     gang: str
     at: float
     pods: int
+    within_queue: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -206,6 +206,43 @@ def test_a_restart_does_not_forget_which_pods_were_just_evicted():
     assert evicted(played(memory, again, 1300.0)) == ["y-0"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "cooldown"), [({"max_evictions_per_hour": 1}, 0.0), ({}, 1200.0)]
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_queue_does_to_itself_protects_it_from_no_other(limits, cooldown, restarts):
+    """Otherwise a small gang of high priority would keep everything that its queue borrows."""
+    wide = gang("wide", nodes="aaaa", floor=1)
+    queues = [
+        QueueInfo(name="team", deserved={"gpu": 0.0}, **limits),
+        QueueInfo(name="other", deserved={"gpu": 2.0}),
+    ]
+    own = gang("own", pods=1, priority=10)
+    before = world({"a": 4}, wide, own, queues=queues, cooldown=cooldown)
+    memory = CycleMemory(ClusterDevices())
+    plan = played(memory, before, 1000.0)
+    assert [each.action for each in plan.evictions] == [Action.PREEMPT]
+    if restarts:
+        memory, before = after_a_restart(before, plan)
+    again = replace(before, gangs=(wide, gang("own2", pods=1, priority=10)))
+    assert evicted(played(memory, again, 1100.0)) == [], "it slows down its own preemption"
+    others = replace(before, gangs=(wide, gang("other", pods=1, queue="other")))
+    [lost] = played(memory, others, 1200.0).evictions
+    assert lost.action is Action.RECLAIM
+    more = replace(before, gangs=(wide, gang("other2", pods=1, queue="other")))
+    assert evicted(played(memory, more, 1300.0)) == [], "evictions for others do"
+
+
+def test_own_evictions_and_those_for_others_are_told_apart_when_many_are_told_as_one():
+    records = tuple(EvictionRecord(f"g{i}", i, 1, within_queue=i % 2 == 0) for i in range(200))
+    past = EvictionHistory()
+    past.restore([QueueInfo(name="q", evictions=records)])
+    past.prune(200.0, 0.0)
+    assert len(past.by_queue["q"]) == MAX_RECORDS
+    assert past.evicted_last_hour(200.0) == {"q": 200}
+    assert past.evicted_last_hour(200.0, by_others=True) == {"q": 100}
+
+
 def test_without_limit_and_cooldown_nothing_is_told():
     low, high = gang("low", node="a", pods=1), gang("high", pods=1, priority=10)
     plan = world({"a": 1}, low, high).plan()
@@ -243,7 +280,7 @@ def test_only_evictions_of_the_last_day_are_kept_of_a_gang():
     for hour in range(100):
         now = hour * 3600.0
         past.record(evictions, now)
-    assert past.evictions_of(low.key, now) == len(past.by_gang[low.key]) == 24
+    assert len(past.times_of(low.key, now)) == len(past.by_gang[low.key]) == 24
 
 
 def test_a_core_larger_than_the_limit_goes_alone():

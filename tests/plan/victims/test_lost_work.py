@@ -10,6 +10,7 @@ from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.explain.postponed import LOST_WORK, NOT_RELOCATED
 from kai_py.plan.plan import Action
 from kai_py.plan.session.settings import CycleSettings
+from kai_py.plan.state.eviction_history import GangEviction
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -78,9 +79,11 @@ def test_a_node_is_emptied_where_that_loses_least():
     assert evicted(plan) == ["mid-0", "young-0"]
 
 
-def evicted_before(name, times):
+def evicted_before(name, times, *, within_queue=False):
     memory = CycleMemory(ClusterDevices())
-    memory.evictions.by_gang[f"default/Gang/{name}"] = [START + NOW - 60.0 * n for n in times]
+    memory.evictions.by_gang[f"default/Gang/{name}"] = [
+        GangEviction(START + NOW - 60.0 * n, within_queue) for n in times
+    ]
     return memory
 
 
@@ -99,6 +102,35 @@ def test_what_was_evicted_often_goes_only_for_a_guarantee(deserved):
     built = world({"a": 2}, ran("again", "aa", 30), waiting("new"), queues=queues).snapshot(NOW)
     memory, settings = evicted_before("again", [30, 60]), CycleSettings(loss_rules=rules)
     assert bool(evicted(run_cycle(built, settings, memory))) == bool(deserved)
+
+
+def test_what_its_own_queue_evicted_often_goes_for_others_and_stays_for_its_queue():
+    rules = replace(BY_LOSS, evictions_per_day=2)
+    queues = (QueueInfo(name="owner", deserved={"gpu": 0.0}), QUEUES[1])
+    memory = evicted_before("again", [30, 60], within_queue=True)
+    asked = {
+        queue: planned(
+            ran("again", "aa", 30),
+            waiting("new", queue=queue, priority=10),
+            nodes={"a": 2},
+            rules=rules,
+            memory=memory,
+            queues=queues,
+        )
+        for queue in ("owner", "guest")
+    }
+    assert [each.action for each in asked["owner"].evictions] == [Action.RECLAIM] * 2
+    assert evicted(asked["guest"]) == []
+    [stays] = asked["guest"].unplaced
+    assert "protected by eviction.evictionsPerDay, which is 2" in stays.message
+
+
+def test_what_its_own_queue_evicted_weighs_no_more_for_others():
+    gangs = ran("again", "a", 10), ran("first", "a", 15, queue="other")
+    memory = evicted_before("again", [30], within_queue=True)
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 2}, memory=memory)) == ["again-0"]
+    memory = evicted_before("again", [30])
+    assert evicted(planned(*gangs, waiting("new"), nodes={"a": 2}, memory=memory)) == ["first-0"]
 
 
 def test_a_pod_that_just_started_and_will_end_stays():
