@@ -8,13 +8,14 @@ a `storage` are views of the same objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kai_py.embedded import columns
 from kai_py.embedded.errors import no_such_resource
-from kai_py.embedded.event_versions import from_events_group, to_events_group
 from kai_py.embedded.kinds import claims, cluster, pod_admission, pods, workloads
+from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
 from kai_py.embedded.kinds.rules import KindRules
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _no_unknown_fields(_document: Json) -> Sequence[str]:
     return ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ServedResource:
     """One served resource.
 
@@ -49,6 +50,7 @@ class ServedResource:
     version: str
     plural: str
     kind: str
+    _: KW_ONLY
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -91,11 +93,13 @@ _EVENT_FIELDS = (
     "type",
 )
 
-PODS = ServedResource(
-    group="",
-    version="v1",
-    plural="pods",
-    kind="Pod",
+_CORE = partial(ServedResource, "", "v1")
+_APPS = partial(ServedResource, "apps", "v1")
+_RESOURCE = partial(ServedResource, "resource.k8s.io", "v1")
+
+PODS = _CORE(
+    "pods",
+    "Pod",
     short_names=("po",),
     categories=("all",),
     subresources=("status", "binding", "eviction"),
@@ -111,11 +115,9 @@ PODS = ServedResource(
     columns=columns.POD,
     rules=pods.POD_RULES,
 )
-NODES = ServedResource(
-    group="",
-    version="v1",
-    plural="nodes",
-    kind="Node",
+NODES = _CORE(
+    "nodes",
+    "Node",
     namespaced=False,
     short_names=("no",),
     subresources=("status",),
@@ -123,11 +125,9 @@ NODES = ServedResource(
     columns=columns.NODE,
     rules=cluster.NODE_RULES,
 )
-NAMESPACES = ServedResource(
-    group="",
-    version="v1",
-    plural="namespaces",
-    kind="Namespace",
+NAMESPACES = _CORE(
+    "namespaces",
+    "Namespace",
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),
@@ -135,21 +135,19 @@ NAMESPACES = ServedResource(
     columns=columns.NAMESPACE,
     rules=cluster.NAMESPACE_RULES,
 )
-EVENTS = ServedResource(
-    group="",
-    version="v1",
-    plural="events",
-    kind="Event",
+EVENTS = _CORE(
+    "events",
+    "Event",
     short_names=("ev",),
     selectable=_EVENT_FIELDS,
     columns=columns.EVENT,
     rules=cluster.EVENT_RULES,
 )
 EVENTS_GROUP = ServedResource(
-    group="events.k8s.io",
-    version="v1",
-    plural="events",
-    kind="Event",
+    "events.k8s.io",
+    "v1",
+    "events",
+    "Event",
     short_names=("ev",),
     selectable=_EVENT_FIELDS,
     columns=columns.EVENT,
@@ -158,68 +156,37 @@ EVENTS_GROUP = ServedResource(
     to_stored=from_events_group,
     to_served=to_events_group,
 )
-SERVICES = ServedResource(
-    group="",
-    version="v1",
-    plural="services",
-    kind="Service",
-    short_names=("svc",),
-    subresources=("status",),
-)
-CONFIG_MAPS = ServedResource(
-    group="",
-    version="v1",
-    plural="configmaps",
-    kind="ConfigMap",
-    short_names=("cm",),
-    columns=columns.CONFIG_MAP,
-)
-SECRETS = ServedResource(
-    group="",
-    version="v1",
-    plural="secrets",
-    kind="Secret",
-    selectable=("type",),
-    columns=columns.SECRET,
-)
-SERVICE_ACCOUNTS = ServedResource(
-    group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",)
-)
-VOLUME_CLAIMS = ServedResource(
-    group="",
-    version="v1",
-    plural="persistentvolumeclaims",
-    kind="PersistentVolumeClaim",
+SERVICES = _CORE("services", "Service", short_names=("svc",), subresources=("status",))
+CONFIG_MAPS = _CORE("configmaps", "ConfigMap", short_names=("cm",), columns=columns.CONFIG_MAP)
+SECRETS = _CORE("secrets", "Secret", selectable=("type",), columns=columns.SECRET)
+SERVICE_ACCOUNTS = _CORE("serviceaccounts", "ServiceAccount", short_names=("sa",))
+VOLUME_CLAIMS = _CORE(
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
     short_names=("pvc",),
     subresources=("status",),
     rules=cluster.VOLUME_CLAIM_RULES,
 )
-VOLUMES = ServedResource(
-    group="",
-    version="v1",
-    plural="persistentvolumes",
-    kind="PersistentVolume",
+VOLUMES = _CORE(
+    "persistentvolumes",
+    "PersistentVolume",
     namespaced=False,
     short_names=("pv",),
     subresources=("status",),
     rules=cluster.VOLUME_RULES,
 )
-DEPLOYMENTS = ServedResource(
-    group="apps",
-    version="v1",
-    plural="deployments",
-    kind="Deployment",
+DEPLOYMENTS = _APPS(
+    "deployments",
+    "Deployment",
     short_names=("deploy",),
     categories=("all",),
     subresources=("status", "scale"),
     columns=columns.DEPLOYMENT,
     rules=workloads.DEPLOYMENT_RULES,
 )
-REPLICA_SETS = ServedResource(
-    group="apps",
-    version="v1",
-    plural="replicasets",
-    kind="ReplicaSet",
+REPLICA_SETS = _APPS(
+    "replicasets",
+    "ReplicaSet",
     short_names=("rs",),
     categories=("all",),
     subresources=("status", "scale"),
@@ -227,11 +194,9 @@ REPLICA_SETS = ServedResource(
     columns=columns.REPLICA_SET,
     rules=workloads.REPLICA_SET_RULES,
 )
-STATEFUL_SETS = ServedResource(
-    group="apps",
-    version="v1",
-    plural="statefulsets",
-    kind="StatefulSet",
+STATEFUL_SETS = _APPS(
+    "statefulsets",
+    "StatefulSet",
     short_names=("sts",),
     categories=("all",),
     subresources=("status", "scale"),
@@ -239,10 +204,10 @@ STATEFUL_SETS = ServedResource(
     rules=workloads.STATEFUL_SET_RULES,
 )
 JOBS = ServedResource(
-    group="batch",
-    version="v1",
-    plural="jobs",
-    kind="Job",
+    "batch",
+    "v1",
+    "jobs",
+    "Job",
     categories=("all",),
     subresources=("status",),
     selectable=("status.successful",),
@@ -250,95 +215,67 @@ JOBS = ServedResource(
     rules=workloads.JOB_RULES,
     orphans_by_default=True,
 )
-CLAIMS = ServedResource(
-    group="resource.k8s.io",
-    version="v1",
-    plural="resourceclaims",
-    kind="ResourceClaim",
+CLAIMS = _RESOURCE(
+    "resourceclaims",
+    "ResourceClaim",
     subresources=("status",),
     columns=columns.CLAIM,
     rules=claims.CLAIM_RULES,
 )
-CLAIM_TEMPLATES = ServedResource(
-    group="resource.k8s.io",
-    version="v1",
-    plural="resourceclaimtemplates",
-    kind="ResourceClaimTemplate",
-    rules=claims.CLAIM_TEMPLATE_RULES,
+CLAIM_TEMPLATES = _RESOURCE(
+    "resourceclaimtemplates", "ResourceClaimTemplate", rules=claims.CLAIM_TEMPLATE_RULES
 )
-DEVICE_CLASSES = ServedResource(
-    group="resource.k8s.io",
-    version="v1",
-    plural="deviceclasses",
-    kind="DeviceClass",
-    namespaced=False,
-    rules=claims.DEVICE_CLASS_RULES,
+DEVICE_CLASSES = _RESOURCE(
+    "deviceclasses", "DeviceClass", namespaced=False, rules=claims.DEVICE_CLASS_RULES
 )
-SLICES = ServedResource(
-    group="resource.k8s.io",
-    version="v1",
-    plural="resourceslices",
-    kind="ResourceSlice",
+SLICES = _RESOURCE(
+    "resourceslices",
+    "ResourceSlice",
     namespaced=False,
     selectable=("spec.nodeName", "spec.driver"),
     columns=columns.SLICE,
     rules=claims.SLICE_RULES,
 )
-TAINT_RULES = ServedResource(
-    group="resource.k8s.io",
-    version="v1",
-    plural="devicetaintrules",
-    kind="DeviceTaintRule",
-    namespaced=False,
-    subresources=("status",),
+TAINT_RULES = _RESOURCE(
+    "devicetaintrules", "DeviceTaintRule", namespaced=False, subresources=("status",)
 )
 PRIORITY_CLASSES = ServedResource(
-    group="scheduling.k8s.io",
-    version="v1",
-    plural="priorityclasses",
-    kind="PriorityClass",
+    "scheduling.k8s.io",
+    "v1",
+    "priorityclasses",
+    "PriorityClass",
     namespaced=False,
     short_names=("pc",),
     columns=columns.PRIORITY_CLASS,
     rules=cluster.PRIORITY_CLASS_RULES,
 )
 BUDGETS = ServedResource(
-    group="policy",
-    version="v1",
-    plural="poddisruptionbudgets",
-    kind="PodDisruptionBudget",
+    "policy",
+    "v1",
+    "poddisruptionbudgets",
+    "PodDisruptionBudget",
     short_names=("pdb",),
     subresources=("status",),
     columns=columns.BUDGET,
     rules=cluster.BUDGET_RULES,
 )
 RUNTIME_CLASSES = ServedResource(
-    group="node.k8s.io",
-    version="v1",
-    plural="runtimeclasses",
-    kind="RuntimeClass",
-    namespaced=False,
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 LIMIT_RANGES = ServedResource(
-    group="",
-    version="v1",
-    plural="limitranges",
-    kind="LimitRange",
+    "",
+    "v1",
+    "limitranges",
+    "LimitRange",
     short_names=("limits",),
     rules=KindRules(default=pod_admission.default_limit_range),
 )
-LEASES = ServedResource(
-    group="coordination.k8s.io",
-    version="v1",
-    plural="leases",
-    kind="Lease",
-    columns=columns.LEASE,
-)
+LEASES = ServedResource("coordination.k8s.io", "v1", "leases", "Lease", columns=columns.LEASE)
 STORAGE_CLASSES = ServedResource(
-    group="storage.k8s.io",
-    version="v1",
-    plural="storageclasses",
-    kind="StorageClass",
+    "storage.k8s.io",
+    "v1",
+    "storageclasses",
+    "StorageClass",
     namespaced=False,
     short_names=("sc",),
     rules=cluster.STORAGE_CLASS_RULES,

@@ -25,8 +25,7 @@ from typing import Any
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.controllers.claims import claim_from_template
-from kai_py.embedded.controllers.ephemeral_volumes import volume_claims
+from kai_py.embedded.controllers.claims import claim_from_template, volume_claims
 from kai_py.embedded.documents import is_finished
 from kai_py.embedded.kinds.cluster import default_storage_class
 from kai_py.grouping.owner_chain import GroupKind

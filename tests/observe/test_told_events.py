@@ -11,7 +11,7 @@ from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import event_body
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
 from kai_py.commit.transaction import GangOutcome
-from kai_py.embedded.event_versions import from_events_group
+from kai_py.embedded.kinds.cluster import from_events_group
 from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.observe.event_history import (

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.claims import CLAIM_CREATOR, CLAIM_RELEASER
-from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER
+from kai_py.embedded.controllers.claims import (
+    CLAIM_CREATOR,
+    CLAIM_RELEASER,
+    EPHEMERAL_VOLUME_CONTROLLER,
+)
+from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER, REPLICA_SET_CONTROLLER
 from kai_py.embedded.controllers.device_taints import DEVICE_TAINT_CONTROLLER
 from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
-from kai_py.embedded.controllers.ephemeral_volumes import EPHEMERAL_VOLUME_CONTROLLER
-from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR
+from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR, POD_GARBAGE_COLLECTOR
 from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
 from kai_py.embedded.controllers.namespaces import NAMESPACE_CONTROLLER
-from kai_py.embedded.controllers.pod_gc import POD_GARBAGE_COLLECTOR
-from kai_py.embedded.controllers.replica_sets import REPLICA_SET_CONTROLLER
 from kai_py.embedded.controllers.stateful_sets import STATEFUL_SET_CONTROLLER
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Controllers of pods' claims: created from templates, released when their pods are done.
+"""Controllers of pods' claims, of devices and of volumes: from templates, and for their pods only.
 
 A pod that names a ResourceClaimTemplate gets a claim of its own, recorded in
 `status.resourceClaimStatuses`. Consumers that are deleted, finished, or were deleted before they
@@ -6,7 +6,10 @@ were scheduled are removed from `reservedFor`. A claim without consumers is deal
 its finalizer after its last consumer was removed, or when it is deleted; an allocation that a
 scheduler has only begun is left alone. A template claim is deleted with its finished pod.
 
-Source: pkg/controller/resourceclaim of k8s.io/kubernetes.
+An ephemeral volume gets the claim POD-VOLUME, which goes with the pod. One of that name that
+another object owns is left as it is: the pod cannot use it.
+
+Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ from kai_py.embedded.documents import (
 )
 from kai_py.embedded.event_log import ChangeType
 from kai_py.embedded.kubernetes_events import record_warning
-from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS
+from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS, VOLUME_CLAIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
@@ -185,4 +188,45 @@ CLAIM_RELEASER = Controller(
     reconcile=release_claim,
     keys=_claim_keys,
     storages=frozenset({PODS.storage, CLAIMS.storage}),
+)
+
+
+def create_volume_claims(work: Work) -> None:
+    """Create the claims for one pod's ephemeral volumes."""
+    namespace, name = work.key
+    pod = work.api.find(PODS, name, namespace)
+    if pod is None or is_deleting(pod) or is_finished(pod):
+        return
+    for claim in volume_claims(pod):
+        if work.api.find(VOLUME_CLAIMS, name_of(claim), namespace) is None:
+            work.api.create(VOLUME_CLAIMS, claim, namespace)
+
+
+def volume_claims(pod: Json) -> Iterator[Json]:
+    """The claims of a pod's ephemeral volumes; none for what is no such volume."""
+    volumes = pod["spec"].get("volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        name, template = lookup(volume, "name"), lookup(volume, "ephemeral.volumeClaimTemplate")
+        if isinstance(name, str) and isinstance(lookup(template, "spec"), dict):
+            yield {
+                "metadata": {
+                    "name": f"{name_of(pod)}-{name}",
+                    "labels": clone(lookup(template, "metadata.labels") or {}),
+                    "annotations": clone(lookup(template, "metadata.annotations") or {}),
+                    "ownerReferences": [owner_reference(pod)],
+                },
+                "spec": clone(template["spec"]),
+            }
+
+
+def _volume_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.type is ChangeType.ADDED and any(volume_claims(change.object)):
+        yield key_of(change.object)
+
+
+EPHEMERAL_VOLUME_CONTROLLER = Controller(
+    name="ephemeral-volume",
+    reconcile=create_volume_claims,
+    keys=_volume_keys,
+    storages=frozenset({PODS.storage}),
 )

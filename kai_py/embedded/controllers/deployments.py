@@ -1,7 +1,8 @@
-"""Deployment → ReplicaSets: one per pod template, shifted by maxSurge and maxUnavailable.
+"""Deployments → ReplicaSets → pods: a set per pod template, shifted by maxSurge and maxUnavailable.
 
 The new set grows while all sets together stay below replicas + maxSurge; old sets shrink while at
 least replicas - maxUnavailable pods are ready. With Recreate the old sets go to zero first.
+A ReplicaSet keeps `spec.replicas` active pods and deletes the least useful first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from kai_py.embedded.controllers.owned_pods import owned_objects
+from kai_py.embedded.controllers.owned_pods import (
+    deletion_order,
+    is_active,
+    is_ready,
+    owned_objects,
+    pod_from_template,
+)
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
@@ -22,7 +29,7 @@ from kai_py.embedded.documents import (
     short_hash,
     with_condition,
 )
-from kai_py.embedded.resources import DEPLOYMENTS, REPLICA_SETS
+from kai_py.embedded.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -188,4 +195,45 @@ DEPLOYMENT_CONTROLLER = Controller(
     reconcile=reconcile,
     keys=_keys,
     storages=frozenset({DEPLOYMENTS.storage, REPLICA_SETS.storage}),
+)
+
+
+def reconcile_replica_set(work: Work) -> None:
+    """Bring one ReplicaSet's pods and status up to date."""
+    namespace, name = work.key
+    replica_set = work.api.find(REPLICA_SETS, name, namespace)
+    if replica_set is None or is_deleting(replica_set):
+        return
+    active = [pod for pod in owned_objects(work.api, replica_set) if is_active(pod)]
+    desired = replica_set["spec"]["replicas"]
+    for pod in sorted(active, key=deletion_order)[: max(len(active) - desired, 0)]:
+        delete(work.api, PODS, name_of(pod), namespace_of(pod))
+    for _ in range(desired - len(active)):
+        pod = pod_from_template(replica_set, replica_set["spec"]["template"])
+        pod["metadata"]["generateName"] = f"{name}-"
+        work.api.create(PODS, pod, namespace)
+    active = [pod for pod in owned_objects(work.api, replica_set) if is_active(pod)]
+    ready = sum(is_ready(pod) for pod in active)
+    status = {
+        "replicas": len(active),
+        "fullyLabeledReplicas": len(active) or None,
+        "readyReplicas": ready or None,
+        "availableReplicas": ready or None,
+        "observedGeneration": replica_set["metadata"]["generation"],
+    }
+    work.api.patch_status(REPLICA_SETS, replica_set, status)
+
+
+def _replica_set_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == REPLICA_SETS.storage:
+        yield key_of(change.object)
+    else:
+        yield from controller_key(change.object, REPLICA_SETS.kind)
+
+
+REPLICA_SET_CONTROLLER = Controller(
+    name="replica-set",
+    reconcile=reconcile_replica_set,
+    keys=_replica_set_keys,
+    storages=frozenset({REPLICA_SETS.storage, PODS.storage}),
 )

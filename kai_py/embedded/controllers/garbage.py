@@ -1,24 +1,29 @@
-"""Garbage collector: deletes objects whose owners are all deleted.
+"""Garbage collectors: of objects whose owners are all deleted, and of pods that no kubelet can end.
 
 References to deleted owners are removed while other owners remain. An owner deleted in the
 foreground waits for its dependents, one deleted with Orphan first removes their references.
 
-Source: pkg/controller/garbagecollector of k8s.io/kubernetes.
+A deleted pod with a finalizer, as those of Jobs have, and without a node would be terminating
+forever, as its owner waits for the final phase.
+
+Source: pkg/controller/garbagecollector and ``gcUnscheduledTerminating`` in pkg/controller/podgc of
+k8s.io/kubernetes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.embedded.controllers.runtime import Controller, Key, Work
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
     DeleteOptions,
     delete,
 )
-from kai_py.embedded.documents import is_deleting, name_of, namespace_of, uid_of
+from kai_py.embedded.documents import is_deleting, is_finished, name_of, namespace_of, uid_of
 from kai_py.embedded.event_log import ChangeType
+from kai_py.embedded.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -136,3 +141,28 @@ def _drop_finalizer(
 
 
 GARBAGE_COLLECTOR = Controller(name="garbage-collector", reconcile=reconcile, keys=_keys)
+
+
+def reconcile_pod(work: Work) -> None:
+    """Let a pod fail that is deleted and on no node."""
+    namespace, name = work.key
+    pod = work.api.find(PODS, name, namespace)
+    if pod is not None and _is_left(pod):
+        work.api.patch_status(PODS, pod, {"phase": "Failed"})
+
+
+def _is_left(pod: Json) -> bool:
+    return is_deleting(pod) and not pod["spec"].get("nodeName") and not is_finished(pod)
+
+
+def _pod_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+    if _is_left(change.object):
+        yield key_of(change.object)
+
+
+POD_GARBAGE_COLLECTOR = Controller(
+    name="pod garbage collector",
+    reconcile=reconcile_pod,
+    keys=_pod_keys,
+    storages=frozenset({PODS.storage}),
+)
