@@ -6,8 +6,7 @@ template expressions; so the chart can't drift from what is tested on a real API
 
 import json
 import re
-from collections.abc import Iterator
-from importlib import metadata
+from importlib import metadata, resources
 
 import yaml
 
@@ -16,14 +15,15 @@ from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.serving import HttpConfig, WebhookConfig
 from kai_py.config import Configuration, LeaderElectionConfig
-from kai_py.deploy.chart_texts import HELPERS, INGRESS, NOTES, README_HEAD, ROUTE, VALUES
+from kai_py.deploy.chart_values import value_rows, values_schema
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions
 from kai_py.deploy.monitoring import DASHBOARDS, RULES, scraping, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
 from kai_py.deploy.parts import CONFIGURATION_FILE, Document, labels_of, named_object
 from kai_py.deploy.permissions import cluster_grants
-from kai_py.deploy.values_schema import values_schema
 
+WRITTEN_TEMPLATES = ("_config.tpl", "ingress.yaml", "httproute.yaml", "NOTES.txt")
+"""Templates of the directory ``chart_files``, of what only a chart has."""
 NAMESPACE, IMAGE, REPLICAS, PORT = "release-namespace", "values-image", 1234, 45678
 WEBHOOK_PORT, SCHEDULER = 45679, "values-scheduler"
 RESOURCES, PRIORITY_CLASS = "values-resources", "values-priority-class"
@@ -92,20 +92,18 @@ SCHEDULERS = (
 
 def chart() -> dict[str, str]:
     """The files of the chart by path."""
+    values = _written("values.yaml")
     files = {
         "Chart.yaml": _chart_file(),
-        "values.yaml": VALUES,
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
-        "templates/_config.tpl": HELPERS,
-        "templates/_defaults.tpl": f'{{{{- define "kai-py.defaults" }}}}\n{VALUES}{{{{- end }}}}\n',
-        "templates/ingress.yaml": INGRESS,
-        "templates/httproute.yaml": ROUTE,
-        "templates/NOTES.txt": NOTES,
-        "README.md": README_HEAD + "".join(_value_rows()),
+        "values.yaml": values,
+        "templates/_defaults.tpl": f'{{{{- define "kai-py.defaults" }}}}\n{values}{{{{- end }}}}\n',
+        "README.md": _written("README.md") + "".join(value_rows(values)),
     }
+    files |= {f"templates/{name}": _written(name) for name in WRITTEN_TEMPLATES}
     files |= {f"templates/crd-{name}": _definition(crd) for name, crd in crds().items()}
     files |= {f"monitoring/{name}": text_of(name) for name in (RULES, *DASHBOARDS)}
-    for document in (*kai_definitions(), *kai_defaults(NAME)):
+    for document in (*kai_definitions(), *kai_defaults()):
         files[f"templates/kai-api/{_kai_file(document)}.yaml"] = _kai_template(document)
     for document in (*manifests(_installation()), _pod_monitor()):
         kind = document["kind"]
@@ -145,37 +143,9 @@ def _definition(crd: Document) -> str:
     return _conditional(plain_yaml(kept), "crds.install")
 
 
-def _value_rows() -> Iterator[str]:
-    """A line of the README's table for each value, nested ones by their path, with its comment."""
-    meanings = _comments()
-    for path, value in _leaves(yaml.safe_load(VALUES)):
-        meaning = meanings.get(path) or meanings[path.rpartition(".")[0]]
-        yield f"| `{path}` | `{json.dumps(value)}` | {meaning} |\n"
-
-
-def _leaves(values: Document, prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _comments() -> dict[str, str]:
-    """The comment above each value, by the path of the value; at most two levels deep."""
-    found: dict[str, str] = {}
-    comment: list[str] = []
-    group = ""
-    for line in VALUES.splitlines():
-        content = line.strip()
-        if content.startswith("# "):
-            comment.append(content.removeprefix("# "))
-            continue
-        name = content.partition(":")[0]
-        group = group if line.startswith(" ") else name
-        found[f"{group}.{name}" if line.startswith(" ") else name] = " ".join(comment)
-        comment = []
-    return found
+def _written(name: str) -> str:
+    """A file of the chart that is written by hand."""
+    return resources.files("kai_py.deploy").joinpath("chart_files", name).read_text("utf-8")
 
 
 def _pod_monitor() -> Document:

@@ -120,7 +120,7 @@ def manifests(installation: Installation) -> list[Document]:
         network_policy(NAME, installation.namespace, _container(installation)),
         *(_webhook(installation) if installation.webhook else ()),
         *(_monitoring(installation) if installation.monitoring else ()),
-        *(kai_defaults(NAME) if installation.kai_api else ()),
+        *(kai_defaults() if installation.kai_api else ()),
     ]
 
 

@@ -45,7 +45,7 @@ def kai_queue(name: str, **more: Any) -> Document:
 @pytest.mark.usefixtures("definitions")
 async def test_the_quickstart_runs_unchanged(cluster: Cluster, view: View):
     await install_kai_api(cluster.api)
-    await cluster.submit(*kai_defaults("kai-py"))
+    await cluster.submit(*kai_defaults())
     async with (
         scheduling(cluster, EAGER.model_copy(update={"rules": Profile.KAI})),
         cluster.run_nodes(gpu_nodes(1, plugin_gpus=4)),

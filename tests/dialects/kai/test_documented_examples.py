@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions
+from kai_py.dialects.kai.priority import CLASS_VALUES
 from tests.corpus.test_grouping import written
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 
@@ -20,9 +21,15 @@ RACK = "topology.test/rack-domain"
 
 def fresh(*objects):
     """A cluster with nothing but what ``--with-kai-api`` installs, and these objects."""
-    defaults = [each for each in kai_defaults("kai-py") if each["kind"] != "PriorityClass"]
-    classes = [each for each in kai_defaults("kai-py") if each["kind"] == "PriorityClass"]
+    defaults = [each for each in kai_defaults() if each["kind"] != "PriorityClass"]
+    classes = [each for each in kai_defaults() if each["kind"] == "PriorityClass"]
     return Cluster(classes, defaults, *objects, rules="kai")
+
+
+def test_classes_have_the_values_that_labels_stand_for():
+    """KAI's label names a class that need not exist: its value is known without it."""
+    classes = [each for each in kai_defaults() if each["kind"] == "PriorityClass"]
+    assert {each["metadata"]["name"]: each["value"] for each in classes} == CLASS_VALUES
 
 
 def owner(kind, spec, *, version="kubeflow.org/v1", name="example", labels=QUEUE, **annotations):

@@ -1,8 +1,14 @@
-"""JSON schema of the chart's values, which rejects invalid ones before they are applied.
+"""The chart's values: their JSON schema, and the table of the README with their meanings.
 
-The configuration's part is that of its model. Fields of a pod's spec are checked only as far as
-Kubernetes would refuse them anyway, only later.
+The schema rejects invalid values before they are applied. The configuration's part is that of its
+model. Fields of a pod's spec are checked only as far as Kubernetes would refuse them anyway, only
+later.
 """
+
+import json
+from collections.abc import Iterator
+
+import yaml
 
 from kai_py.config import Configuration
 from kai_py.deploy.parts import IMAGE_NAME, Document
@@ -126,3 +132,36 @@ def _toleration() -> Document:
             "tolerationSeconds": {"type": "integer"},
         }
     )
+
+
+def value_rows(values: str) -> Iterator[str]:
+    """A line of the README's table for each value, nested ones by their path, with its comment."""
+    meanings = _comments(values)
+    for path, value in _leaves(yaml.safe_load(values)):
+        meaning = meanings.get(path) or meanings[path.rpartition(".")[0]]
+        yield f"| `{path}` | `{json.dumps(value)}` | {meaning} |\n"
+
+
+def _leaves(values: Document, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _comments(values: str) -> dict[str, str]:
+    """The comment above each value, by the path of the value; at most two levels deep."""
+    found: dict[str, str] = {}
+    comment: list[str] = []
+    group = ""
+    for line in values.splitlines():
+        content = line.strip()
+        if content.startswith("# "):
+            comment.append(content.removeprefix("# "))
+            continue
+        name = content.partition(":")[0]
+        group = group if line.startswith(" ") else name
+        found[f"{group}.{name}" if line.startswith(" ") else name] = " ".join(comment)
+        comment = []
+    return found
