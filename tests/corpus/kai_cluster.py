@@ -37,7 +37,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import NominatedNode, Snapshot
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
 from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
-from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable, _refused_by, _selections_of
+from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable, refused_by, selections_of
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.replacing import replace
 
@@ -125,8 +125,8 @@ def _pod_rules(members):
             each.node,
             each.state == PodState.RELEASING,
             ours=True,
-            selections=_selections_of([each.shape]),
-            refused=_refused_by([each.shape]),
+            selections=selections_of([each.shape]),
+            refused=refused_by([each.shape]),
         )
         table.set(each.pod.uid, entry)
     return table.snapshot()

@@ -134,8 +134,8 @@ class PodRuleTable(PodTable):
             placement.terminating,
             placement.terminating and placement.stuck_terminating,
             ours,
-            _selections_of([*shapes, *expected]),
-            refused_terms(parsed) + _refused_by(expected),
+            selections_of([*shapes, *expected]),
+            refused_terms(parsed) + refused_by(expected),
         )
         return self.set(pod.uid, entry)
 
@@ -331,12 +331,14 @@ class _CountsByNamespace:
         return self._frozen
 
 
-def _selections_of(shapes: Iterable[Shape]) -> tuple[Selection, ...]:
+def selections_of(shapes: Iterable[Shape]) -> tuple[Selection, ...]:
+    """What the rules of pods of these shapes select, each once."""
     rules = [rules for rules in map(rules_of, shapes) if rules]
     if not rules:
         return ()
     return tuple(dict.fromkeys(selection for each in rules for selection in each.selections()))
 
 
-def _refused_by(shapes: Iterable[Shape]) -> tuple[DomainTerm, ...]:
+def refused_by(shapes: Iterable[Shape]) -> tuple[DomainTerm, ...]:
+    """The terms by which pods of these shapes refuse others."""
     return tuple(term for shape in shapes for term in rules_of(shape).anti_affinity)
