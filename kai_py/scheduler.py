@@ -32,11 +32,10 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.failures import Failures
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
+from kai_py.observe.http_forward import Replica
 from kai_py.observe.kept_history import KeptShares, KeptStartups, kept_history
-from kai_py.observe.metrics import Metrics
+from kai_py.observe.metrics import Metrics, measure_process
 from kai_py.observe.plan_observer import PlanListener, PlanObserver
-from kai_py.observe.process_measures import measure_process
-from kai_py.observe.replica import Replica
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner, spec_of_queue
 from kai_py.process_settings import commit_settings, election_of, elector_for

@@ -16,12 +16,12 @@ import typer
 from kai_py.audit.documents import Document, decode_objects, observed_cluster
 from kai_py.audit.finding import AuditFinding
 from kai_py.audit.rules import audit_cluster
-from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
+from kai_py.cli.reading import read_now
 from kai_py.config import Configuration
 from kai_py.simulate.object_files import RejectedObject, files_below
 

@@ -1,28 +1,37 @@
-"""``kai-py devices``: every device of the cluster, with its claim, pods, gang and queue."""
+"""``kai-py devices``: every device of the cluster, with its claim, pods, gang and queue.
 
+Beside the current numbers of a pool stand those of the latest ResourcePoolStatusRequest (KEP-5677),
+compared by what both have: devices, and results of claims.
+"""
+
+import asyncio
 import enum
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, NamedTuple
 
 import typer
 
+from kai_py.api.records.pool_status import ReportedPool, ResourcePoolStatusRequest
 from kai_py.cli import completion
-from kai_py.cli.connection import ClusterOptions
+from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
     Output,
     OutputOptions,
     check_known,
+    count_of,
     print_document,
     print_table,
 )
-from kai_py.cli.pool_reports import PoolReport, read_pool_reports, report_cells
 from kai_py.cli.reading import plan_cluster
 from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
 from kai_py.observe.device_entries import entries_of
 from kai_py.observe.http_lists import DeviceList
+from kai_py.watch.errors import ApiError
+from kai_py.watch.kinds import POOL_STATUS_REQUESTS
 
 HEADINGS = ("NODE", "DEVICE", "STATUS", "PRODUCT", "CLAIM", "PODS", "GANG", "QUEUE")
 WIDE_HEADINGS = (HEADINGS[0], "DRIVER", "POOL", "KIND", *HEADINGS[1:])
@@ -195,3 +204,70 @@ def _claim(holder: Holder) -> str:
 
 def _joined(parts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(part for part in parts if part)) or "-"
+
+
+COMPLETE = "Complete"
+
+
+class PoolReport(NamedTuple):
+    """A pool as reported at a time."""
+
+    at: datetime
+    pool: ReportedPool
+
+
+def read_pool_reports(kubeconfig: str, context: str) -> dict[str, PoolReport]:
+    """The latest reports by DRIVER/POOL; none where the server has none, or refuses them."""
+
+    async def read() -> list[ResourcePoolStatusRequest]:
+        async with cluster_client(kubeconfig, context) as client:
+            try:
+                return list((await client.list(POOL_STATUS_REQUESTS.at())).items)
+            except ApiError:
+                return []
+
+    return latest_reports(asyncio.run(read()))
+
+
+def latest_reports(requests: Iterable[ResourcePoolStatusRequest]) -> dict[str, PoolReport]:
+    """The latest report of each pool by DRIVER/POOL."""
+    found: dict[str, PoolReport] = {}
+    for request in requests:
+        for condition in request.status.conditions:
+            at = condition.last_transition_time
+            if condition.type != COMPLETE or condition.status != "True" or at is None:
+                continue
+            for pool in request.status.pools:
+                key = f"{pool.driver}/{pool.pool_name}"
+                if key not in found or found[key].at < at:
+                    found[key] = PoolReport(at, pool)
+    return found
+
+
+def report_cells(
+    reports: Mapping[str, PoolReport], entries: Iterable[DeviceEntry]
+) -> dict[str, str]:
+    """What is reported of each pool, and where ``entries`` say otherwise now."""
+    devices, results = dict.fromkeys(reports, 0), dict.fromkeys(reports, 0)
+    for entry in entries:
+        key = f"{entry.driver}/{entry.pool}"
+        if key in reports:
+            devices[key] += entry.count if entry.status is not DeviceStatus.REMOVED else 0
+            results[key] += len(entry.claims)
+    return {
+        key: _cell(report, devices[key], results[key]) for key, report in sorted(reports.items())
+    }
+
+
+def _cell(report: PoolReport, devices: int, results: int) -> str:
+    when = report.at.astimezone(UTC).strftime("at %Y-%m-%d %H:%M:%S UTC")
+    pool = report.pool
+    if pool.total_devices is None or pool.allocated_devices is None:
+        return f"{pool.validation_error or 'no counts'} {when}"
+    before, now = (pool.total_devices, pool.allocated_devices), (devices, results)
+    text = f"{_counts(*before)} {when}"
+    return text if before == now else f"{text}; now {_counts(*now)}"
+
+
+def _counts(devices: int, results: int) -> str:
+    return f"{count_of(devices, 'device')}, {count_of(results, 'result')}"

@@ -19,7 +19,6 @@ import typer
 
 from kai_py.api.choices import Subject
 from kai_py.cli import completion
-from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
@@ -39,6 +38,7 @@ from kai_py.cli.output import (
     progress,
     say,
 )
+from kai_py.cli.reading import SavedCluster, cluster_objects
 from kai_py.cli.scheduler_http import (
     READ_SECONDS,
     SchedulerAddress,

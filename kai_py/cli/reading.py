@@ -2,6 +2,8 @@
 
 A scheduler waits for a server that is away; a command fails at once. It sends the server one
 request first, and gives up on a kind that has been refused for ``REFUSAL_SECONDS``.
+
+Commands that only need the objects take them from a saved file, or read them now.
 """
 
 import asyncio
@@ -9,16 +11,27 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
+from kai_py.cli.output import say
 from kai_py.config import Configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe.health import unsynced_kinds
 from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
+from kai_py.simulate.objects import (
+    Document,
+    ObjectsError,
+    load_objects,
+    read_objects,
+    read_service_accounts,
+)
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.errors import Forbidden
@@ -169,3 +182,35 @@ def _refusal_message(refused: Sequence[KindStatus]) -> str:
         f" and {len(names) - MAX_KINDS_SHOWN} more kinds" if len(names) > MAX_KINDS_SHOWN else ""
     )
     return f"cannot read {', '.join(names[:MAX_KINDS_SHOWN])}{others}: {refused[0].problem}"
+
+
+SavedCluster = Annotated[
+    Path | None,
+    typer.Option("--from", help="A file of `kai-py snapshot` instead of a cluster."),
+]
+
+
+def cluster_objects(saved: Path | None, cluster: ClusterOptions) -> Sequence[Document]:
+    """The objects in the file, or of the cluster if none is given; raises CommandError."""
+    if saved is None:
+        return asyncio.run(read_now(cluster.kubeconfig, cluster.context))
+    try:
+        return load_objects(saved)
+    except ObjectsError as error:
+        raise CommandError(str(error)) from None
+
+
+async def read_now(kubeconfig: str, context: str) -> list[Document]:
+    """The present objects of a cluster, without those that may not be read.
+
+    What is left out is reported on standard error. Raises CommandError.
+    """
+    async with cluster_client(kubeconfig, context) as client:
+        await check_rights(client)
+        documents = await read_objects(client, _report_refused)
+        return documents + await read_service_accounts(client, documents)
+
+
+def _report_refused(kind: Kind[Any]) -> None:
+    text = f"{kind.permission} are ignored: the permission to list them is missing"
+    say(f"kai-py: {text}", err=True)

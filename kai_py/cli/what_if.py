@@ -15,7 +15,6 @@ import typer
 
 from kai_py.api.sent_objects import encode_objects
 from kai_py.cli import completion
-from kai_py.cli.cluster_objects import SavedCluster, cluster_objects
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import documents_in
@@ -29,6 +28,7 @@ from kai_py.cli.output import (
     progress,
     say,
 )
+from kai_py.cli.reading import SavedCluster, cluster_objects
 from kai_py.cli.scheduler_http import (
     SEARCH_SECONDS,
     Query,

@@ -23,7 +23,6 @@ from kai_py.dra.allocator import (
 )
 from kai_py.dra.cluster_layout import ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
-from kai_py.dra.device_usage import DeviceUsage, device_usage
 from kai_py.dra.eligibility import Expressions
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError
@@ -34,7 +33,7 @@ from kai_py.dra.results import build_allocations
 from kai_py.dra.search import DeviceSearchResult, SearchStatus
 from kai_py.dra.search_state import DevicePick
 from kai_py.dra.spending import SelectorsTooExpensiveError, Spending
-from kai_py.dra.usage_classes import UsageClasses
+from kai_py.dra.usage_classes import DeviceUsage, UsageClasses, device_usage
 
 STEP_CACHE_SIZE = 200_000
 """Steps at which a query's cache is cleared; far more than distinct usages exist at a time."""

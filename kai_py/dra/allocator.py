@@ -18,7 +18,6 @@ from kai_py.api.records.resource import (
 )
 from kai_py.dra.counters import CounterLayout, layout_counters
 from kai_py.dra.device_state import DeviceState
-from kai_py.dra.device_usage import DeviceUsage, device_usage
 from kai_py.dra.eligibility import SELECTION_CHECKS, DeviceRejection, Eligibility, Expressions
 from kai_py.dra.expressions import CachedExpressions, CompiledExpressions
 from kai_py.dra.features import AllocationStrategy, Features
@@ -32,6 +31,7 @@ from kai_py.dra.scoring import BestFit
 from kai_py.dra.search import DEFAULT_BUDGET, DeviceSearchResult, Order, Search, SearchStatus
 from kai_py.dra.search_state import SearchState
 from kai_py.dra.spending import SelectorAllowance
+from kai_py.dra.usage_classes import DeviceUsage, device_usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from kai_py.dra.capacity import ConsumedCapacity
 from kai_py.dra.constraints import ConstraintState, with_device
 from kai_py.dra.counters import CounterLayout, CounterSetID, groups_with_device
-from kai_py.dra.device_usage import DeviceUsage
 from kai_py.dra.eligibility import DeviceCheck, DeviceRejection, Eligibility, Eligible
 from kai_py.dra.parsed_claims import Option
+from kai_py.dra.usage_classes import DeviceUsage
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@
                 which does not; unreadable optional kinds are named either way
     /v1/…       JSON about the cluster (``http_api``), guarded (``http_access``)
 
-The answers come from callables, so that this module does not depend on their contents.
+The answers come from callables, so that this module does not depend on their contents. Open
+connections are limited, so that no client can take the memory of the scheduler.
 """
 
 import asyncio
@@ -23,10 +24,12 @@ from prometheus_client.exposition import choose_encoder
 from kai_py.observe.dashboard import dashboard_routes
 from kai_py.observe.http_access import HttpAccess, require_access
 from kai_py.observe.http_api import Api, ApiSource
-from kai_py.observe.http_connections import KEEP_ALIVE_SECONDS, LimitedServer
 from kai_py.observe.http_forward import forward_to_leader, forwarding_session, mark_answers
 
 SHUTDOWN_SECONDS = 2.0
+MAX_CONNECTIONS = 512
+KEEP_ALIVE_SECONDS = 75.0
+"""How long a connection without requests stays open."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +106,24 @@ async def serve(probes: Probes, access: HttpAccess, port: int) -> AsyncIterator[
         if listening is not None:
             listening.close()
         await runner.cleanup()
+
+
+class LimitedServer:
+    """Makes the protocol of each new connection, as ``server`` does; the oldest gives way to it.
+
+    Metrics and probes need no token: a client that opens connections and sends or reads nothing
+    would otherwise hold an answer each.
+    """
+
+    def __init__(self, server: web.Server) -> None:
+        """``server``: knows the open connections, the oldest first."""
+        self._server = server
+
+    def __call__(self) -> asyncio.Protocol:
+        """The protocol of a connection that is accepted now."""
+        connections = self._server.connections
+        for each in connections[: len(connections) + 1 - MAX_CONNECTIONS]:
+            # Not ``close``, which waits until the client has read all.
+            if each.transport is not None:
+                each.transport.abort()
+        return self._server()

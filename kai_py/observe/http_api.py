@@ -51,11 +51,10 @@ from kai_py.observe.http_answers import (
     visible_to_reader,
 )
 from kai_py.observe.http_explanations import Suggest, stream_explanations, with_suggestions
-from kai_py.observe.http_forward import REPLICA_PATH
+from kai_py.observe.http_forward import REPLICA_PATH, Replica
 from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page, place_of
 from kai_py.observe.reader_limits import ReaderLimits
-from kai_py.observe.replica import Replica
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (

@@ -1,10 +1,21 @@
-"""Remedies for a lack of capacity: a smaller minMember, the end of another gang, more nodes."""
+"""Remedies for a lack of capacity: smaller requests or minMember, another gang's end, nodes.
+
+A pod that no node could ever hold requests the most that a node has. That may not be what the
+workload needs: more or larger nodes are suggested beside it.
+"""
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
-from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, patch
+from kai_py.plan.placement.reasons import amount_text
+from kai_py.plan.state.empty_nodes import eventually_admitted
+from kai_py.simulate.device_remedies import claim_objects, claim_requests
+from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
+from kai_py.simulate.objects import Document
+from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, patch, replace
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.node_kinds import node_kinds
 
@@ -77,3 +88,77 @@ def _add_nodes_like(search: RemedySearch, like: str) -> Iterator[Suggestion]:
         yield from search.verified(
             f"add {count_needed} node{plural} like {like}", *steps(count_needed)
         )
+
+
+def reduce_requests(search: RemedySearch) -> Iterator[Suggestion]:
+    """Request the most that an admitted node has, of each resource of which pods request more."""
+    found = dict(_excess(search))
+    owners = search.owners(search.gang)
+    specs = pod_specs(owners)
+    if not found or not specs or any(len(spec["containers"]) != 1 for spec in specs):
+        return
+    texts = (
+        f"{name} {written} instead of {amount_text(name, wanted)}"
+        for name, (wanted, written) in found.items()
+    )
+    text = f"request {' and '.join(texts)}, the most that a node has"
+    edit = partial(_reduce, {name: written for name, (_, written) in found.items()})
+    steps = (replace(each, partial(edit_pod_spec, edit)) for each in owners)
+    yield from search.verified(text, *steps)
+
+
+def _excess(search: RemedySearch) -> Iterator[tuple[str, tuple[float, str]]]:
+    """Resources of which a pod requests more than any node that admits it has: both amounts."""
+    snapshot = search.snapshot
+    for shape in search.gang.pending_shapes.values():
+        admitted = eventually_admitted(shape, snapshot.nodes)
+        for name, wanted in sorted(shape.requests.items()):
+            row = snapshot.resources.positions.get(name)
+            if row is None or not admitted.any():
+                continue
+            sizes = snapshot.nodes.allocatable[row][admitted]
+            most = float(sizes.max())
+            if not 0 < most < wanted:
+                continue
+            at = int(admitted.nonzero()[0][int(sizes.argmax())])
+            written = snapshot.nodes.records[at].status.allocatable.get(name)
+            yield name, (wanted, str(written))
+
+
+def _reduce(amounts: dict[str, str], spec: Spec) -> None:
+    for container in spec["containers"]:
+        resources: dict[str, Any] = container.get("resources") or {}
+        for part in ("requests", "limits"):
+            for name, amount in amounts.items():
+                if name in (resources.get(part) or {}):
+                    resources[part][name] = amount
+
+
+def reduce_devices(search: RemedySearch) -> Iterator[Suggestion]:
+    """Claim fewer devices, the most with which it starts, in the first claim that is enough."""
+    return first_verified(_fewer_devices(search, document) for document in claim_objects(search))
+
+
+def _fewer_devices(search: RemedySearch, document: Document) -> Iterator[Suggestion]:
+    counts = [each.get("count", 1) for each in claim_requests(document)]
+    if len(counts) != 1 or not isinstance(counts[0], int) or counts[0] < 2:
+        return
+    count, recreated = counts[0], [replace(each, _keep) for each in search.owners(search.gang)]
+
+    def steps(less: int) -> list[Any]:
+        return [replace(document, partial(_set_count, count - less)), *recreated]
+
+    less = search.smallest_count(steps, limit=count - 1)
+    if less:
+        where = f"{document['kind']} {document['metadata']['name']}"
+        text = f"claim {count - less} devices instead of {count} in {where}"
+        yield from search.verified(text, *steps(less))
+
+
+def _set_count(count: int, manifest: Document) -> None:
+    for request in claim_requests(manifest):
+        request["count"] = count
+
+
+def _keep(_manifest: Document) -> None:
+    """Create the object again as it was."""

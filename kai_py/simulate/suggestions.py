@@ -13,7 +13,13 @@ from itertools import chain
 
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
-from kai_py.simulate.capacity_remedies import add_nodes, end_one_gang, lower_min_available
+from kai_py.simulate.capacity_remedies import (
+    add_nodes,
+    end_one_gang,
+    lower_min_available,
+    reduce_devices,
+    reduce_requests,
+)
 from kai_py.simulate.corrections import (
     correct_device_class,
     correct_names,
@@ -43,7 +49,6 @@ from kai_py.simulate.queue_remedies import (
 )
 from kai_py.simulate.remedy_search import RemedySearch
 from kai_py.simulate.selector_corrections import correct_device_names, correct_selectors
-from kai_py.simulate.size_remedies import reduce_devices, reduce_requests
 from kai_py.simulate.steps import ApplySteps, combine_steps
 from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
 

@@ -9,9 +9,9 @@ from kai_py.api.crd import crds
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.pool_status import ResourcePoolStatusRequest
 from kai_py.cli import devices
+from kai_py.cli.devices import latest_reports, report_cells
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import Output
-from kai_py.cli.pool_reports import latest_reports, report_cells
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
 from kai_py.embedded.cluster import EmbeddedCluster
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kai_py.cli import gangs
 from kai_py.cli.errors import CommandError
-from kai_py.cli.gang_tree import tree_lines
+from kai_py.cli.gangs import tree_lines
 from kai_py.cli.output import Output
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.observe.gang_rows import tree_of

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.api.records.core import Pod
-from kai_py.commit.unseen_bindings import UnseenBindings
+from kai_py.commit.maintenance import UnseenBindings
 from kai_py.snapshot.tables.pod_table import AssumedBinding
 from kai_py.watch.errors import Malformed
 from tests.commit.assume_cache import RecordingAssumeCache

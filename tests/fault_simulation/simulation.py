@@ -20,7 +20,7 @@ from kai_py.config import BudgetsConfig, Configuration, LeaderElectionConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.resources import NODES
-from kai_py.observe import auditor, kept_history, process_measures
+from kai_py.observe import auditor, kept_history, metrics
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
 from kai_py.watch import mirror
@@ -42,7 +42,7 @@ DRAIN_SECONDS = 4 * HOUR
 """After the last fault all work must be done within this time."""
 KEPT_LINES = 400
 RARER = (
-    (process_measures, "MONITOR_SECONDS", 900.0),
+    (metrics, "MONITOR_SECONDS", 900.0),
     (auditor, "INTERVAL", 300.0),
     (mirror, "DISCOVERY_SECONDS", 900.0),
     (promised_nodes, "PAUSE", 15.0),

@@ -8,7 +8,7 @@ import pytest
 
 from kai_py import scheduler
 from kai_py.commit import pod_state
-from kai_py.commit.unseen_bindings import UnseenBindings
+from kai_py.commit.maintenance import UnseenBindings
 from kai_py.process_settings import commit_settings
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.client import Client

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai_py.grouping.gang import Owner
-from kai_py.observe import dashboard, http_connections
+from kai_py.observe import dashboard, http
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
@@ -372,7 +372,7 @@ def test_every_file_of_the_page_is_served():
 
 
 async def test_connections_beyond_a_limit_end_the_oldest(state, monkeypatch):
-    monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
     async with serve(probes_of(state), HttpAccess("127.0.0.1"), 0) as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for _, writer in opened:

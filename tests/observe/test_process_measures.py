@@ -3,8 +3,7 @@ from contextlib import suppress
 
 from prometheus_client import CollectorRegistry
 
-from kai_py.observe.metrics import Metrics
-from kai_py.observe.process_measures import measure_process
+from kai_py.observe.metrics import Metrics, measure_process
 from kai_py.watch.mirror import KindStatus
 from tests.watch import virtual_time
 

@@ -23,7 +23,6 @@ from kai_py.dra.allocator import BudgetExceeded
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.cluster_layout import Bools, ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
-from kai_py.dra.device_usage import device_usage
 from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
 from kai_py.dra.explain.selectors import (
     ClosestDevice,
@@ -35,6 +34,7 @@ from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.search_state import SearchState
+from kai_py.dra.usage_classes import device_usage
 
 PASSING_CHECKS = frozenset({DeviceCheck.TAINT, DeviceCheck.IN_USE, DeviceCheck.GROUPS})
 """Checks that a device may pass at another time, without being published again."""

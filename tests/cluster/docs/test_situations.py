@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from kai_py.api.choices import Subject
-from kai_py.cli.cluster_objects import read_now
+from kai_py.cli.reading import read_now
 from kai_py.config import Configuration
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.suggestion import SuggestionStep, Verb

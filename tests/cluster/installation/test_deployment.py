@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
+from kai_py.cli.reading import read_now
 from kai_py.config import CommitConfig, Configuration, LeaderElectionConfig
 from kai_py.deploy.objects import NAME
 from kai_py.observe.metrics import Metrics

@@ -3,8 +3,8 @@
 import time
 
 from kai_py.api.choices import Subject
-from kai_py.cli.cluster_objects import read_now
 from kai_py.cli.connection import cluster_client
+from kai_py.cli.reading import read_now
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.observe.event_history import read_scheduler_events

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 
-from kai_py.cli.cluster_objects import read_now
+from kai_py.cli.reading import read_now
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.plan.plan import Stage

@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from kai_py.cel import evaluate
 from kai_py.cel.values import CELRuntimeError
+from kai_py.dra import expressions as allocator_expressions
 from kai_py.dra.device_kinds import COST_OF_CLASS
-from kai_py.dra.expressions import CompiledExpressions
-from kai_py.dra.selectors import outcomes
+from kai_py.dra.expressions import CompiledExpressions, attempt
 from kai_py.dra.selectors.device import CELDevice
-from kai_py.dra.selectors.outcomes import attempt
 from kai_py.dra.selectors.selector import compile_selector
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from tests.dra.selectors.expressions import common_atoms, devices, own_atoms, selectors
@@ -31,7 +30,7 @@ def shown(outcome):
 def test_an_outcome_is_that_of_an_evaluation(text, found):
     expression = compile_selector(text).expression
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(outcomes, "COSTLY", 0)
+        patched.setattr(allocator_expressions, "COSTLY", 0)
         for device in (*found, *found):
             each = shown(expression.program.attempt(device.activation))
             assert shown(attempt(expression, device)) == each
