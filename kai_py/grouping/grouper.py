@@ -168,7 +168,7 @@ class Grouper:
         links = context.chain.owners
         for position in range(len(links) - 1, -1, -1):
             link = links[position]
-            rule = self._table.rule(link.kind, context.queue.defaults)
+            rule = self._table.rule(link.kind, link.found.metadata, context.queue.defaults)
             if rule is None:
                 unruled = unruled or link
             elif rule.treatment is Treatment.SKIP or not _describes_pods(rule, link):

@@ -110,6 +110,8 @@ class Rule(ApiModel):
     """Only for workloads whose queue is named in this dialect; absent means all."""
     only_with: Annotated[str, Field(max_length=253)] = ""
     """A field without which the owner below decides, as for ``skip``; empty: always this rule."""
+    only_annotated: Annotated[str, Field(max_length=316)] = ""
+    """An annotation or label without which the next rule for the kind applies; empty: always."""
     workload_class: WorkloadClass = WorkloadClass.TRAIN
     """Purpose of the pods, unless they name another."""
     framework: str = ""

@@ -1,7 +1,7 @@
 """The table of grouping rules by kind of owner, with the fields that each rule reads.
 
 The shipped files (``rules/*.yaml``) are read once. An operator's rules take precedence, so a
-shipped rule can be replaced. A look-up costs one or two dict reads.
+shipped rule can be replaced. Of several rules for a kind the first that applies counts.
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,11 @@ from pydantic import ValidationError
 
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.problems import field_problems
+from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.failure_limits import failure_limit_paths
 from kai_py.grouping.frameworks import FRAMEWORKS
 from kai_py.grouping.owner_chain import GroupKind
+from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 from kai_py.grouping.rule import Count, Rule, RuleFile, Treatment
 
@@ -28,7 +30,7 @@ class RuleTable:
 
     def __init__(self, *files: RuleFile) -> None:
         """Build the table; earlier files go first. Raises RuleError for unknown frameworks."""
-        self._rules: dict[tuple[GroupKind, Defaults | None], Rule] = {}
+        self._rules: dict[GroupKind, list[Rule]] = {}
         keys = [QueueKey(each.key, each.defaults) for file in files for each in file.queue_keys]
         self.queue_keys = tuple(dict.fromkeys(keys))
         for rule in (rule for file in files for rule in file.rules):
@@ -36,20 +38,24 @@ class RuleTable:
                 known = ", ".join(FRAMEWORKS)
                 raise RuleError(f'no such framework "{rule.framework}"; known are {known}')
             for kind in _kinds(rule):
-                self._rules.setdefault((kind, rule.defaults), rule)
+                self._rules.setdefault(kind, []).append(rule)
 
-    def rule(self, kind: GroupKind, defaults: Defaults) -> Rule | None:
-        """The rule for owners of ``kind``, None if there is none."""
-        return self._rules.get((kind, defaults)) or self._rules.get((kind, None))
+    def rule(self, kind: GroupKind, owner: ObjectMeta, defaults: Defaults) -> Rule | None:
+        """The first rule that applies to an owner of ``kind``, None if there is none."""
+        for rule in self._rules.get(kind, ()):
+            if rule.defaults not in (None, defaults):
+                continue
+            if not rule.only_annotated or annotation_or_label(owner, rule.only_annotated):
+                return rule
+        return None
 
     def kinds(self) -> tuple[GroupKind, ...]:
         """Every kind that has a rule."""
-        return tuple(dict.fromkeys(kind for kind, _ in self._rules))
+        return tuple(self._rules)
 
     def paths(self, kind: GroupKind) -> tuple[str, ...]:
         """The fields that rules read of owners of ``kind``; none when metadata is enough."""
-        rules = [rule for (each, _), rule in self._rules.items() if each == kind]
-        paths = [path for rule in rules for path in _paths(rule)]
+        paths = [path for rule in self._rules.get(kind, ()) for path in _paths(rule)]
         return tuple(dict.fromkeys((*paths, *failure_limit_paths(kind))))
 
 

@@ -153,7 +153,12 @@ JOBS: Kind[Job] = Kind(
 )
 REPLICA_SETS = owner_kind("ReplicaSet", "replicasets", "v1", group="apps")
 DEPLOYMENTS = owner_kind("Deployment", "deployments", "v1", group="apps")
-STATEFUL_SETS = owner_kind("StatefulSet", "statefulsets", "v1", group="apps")
+STATEFUL_SETS: Kind[Unstructured] = Kind(
+    name="StatefulSet",
+    plural="statefulsets",
+    versions={"v1": unstructured_decoder(("spec.podManagementPolicy", "spec.replicas"))},
+    group="apps",
+)
 
 RESOURCE_SLICES = _device_kind(ResourceSlice, "resourceslices", *PREFERRED_VERSIONS)
 RESOURCE_CLAIMS = _device_kind(

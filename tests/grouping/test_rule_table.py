@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.api.records.core import ObjectMeta
 from kai_py.config import ConfigurationError, parse_configuration
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.queue_choice import Defaults
@@ -23,7 +24,7 @@ rules:
 def test_every_shipped_file_is_valid_and_no_kind_is_named_twice():
     rules = shipped_rules().rules
     named = [
-        (each.group, kind, rule.defaults)
+        (each.group, kind, rule.defaults, rule.only_annotated)
         for rule in rules
         for each in rule.owners
         for kind in each.kinds
@@ -35,9 +36,26 @@ def test_every_shipped_file_is_valid_and_no_kind_is_named_twice():
 def test_own_rules_go_before_the_shipped_ones():
     table = RuleTable(read_rules(OWN, "own.yaml"), shipped_rules())
     ray = GroupKind("ray.io", "RayCluster")
-    assert table.rule(ray, Defaults.NATIVE).treatment is Treatment.PODS
-    assert table.rule(GroupKind("ray.io", "RayJob"), Defaults.NATIVE).framework == "RayJob"
-    assert table.rule(GroupKind("example.com", "Other"), Defaults.NATIVE) is None
+    meta = ObjectMeta(name="a")
+    assert table.rule(ray, meta, Defaults.NATIVE).treatment is Treatment.PODS
+    assert table.rule(GroupKind("ray.io", "RayJob"), meta, Defaults.NATIVE).framework == "RayJob"
+    assert table.rule(GroupKind("example.com", "Other"), meta, Defaults.NATIVE) is None
+
+
+def test_a_rule_for_annotated_owners_leaves_the_others_to_the_next():
+    table, kind = RuleTable(shipped_rules()), GroupKind("apps", "StatefulSet")
+    annotated = ObjectMeta(name="a", annotations={"kai.scheduler/min-member": "2"})
+    for defaults, treatment in ((Defaults.NATIVE, Treatment.PODS), (Defaults.KAI, Treatment.GANG)):
+        assert table.rule(kind, annotated, defaults).framework == "StatefulSet"
+        assert table.rule(kind, ObjectMeta(name="a"), defaults).treatment is treatment
+        assert table.rule(kind, ObjectMeta(name="a"), defaults).framework == ""
+
+
+def test_own_rules_go_before_shipped_ones_of_a_dialect():
+    own = "rules:\n  - owners: [{group: apps, kinds: [StatefulSet]}]\n    treatment: pods\n"
+    table = RuleTable(read_rules(own, "own.yaml"), shipped_rules())
+    rule = table.rule(GroupKind("apps", "StatefulSet"), ObjectMeta(name="a"), Defaults.KAI)
+    assert rule.treatment is Treatment.PODS
 
 
 def test_a_table_knows_which_fields_its_rules_read():

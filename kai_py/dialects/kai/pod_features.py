@@ -50,6 +50,7 @@ FEATURES: Mapping[str, Verdict] = {
             keys.PREEMPTION_DELAY,
             keys.STALENESS_GRACE,
             keys.BATCH_MIN_MEMBER,
+            keys.MIN_MEMBER,
             keys.TASK_PRIORITY,
             keys.TOPOLOGY,
             "kai.scheduler/topology-required-placement",

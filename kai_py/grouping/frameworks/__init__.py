@@ -9,6 +9,7 @@ from kai_py.grouping.frameworks.leader_worker_set import LEADER_WORKER_SET
 from kai_py.grouping.frameworks.mpi import MPI_JOB
 from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
 from kai_py.grouping.frameworks.ray import RAY_CLUSTER, RAY_JOB
+from kai_py.grouping.frameworks.replicas import DEPLOYMENT, STATEFUL_SET
 from kai_py.grouping.frameworks.spark import SPARK_APPLICATION
 from kai_py.grouping.frameworks.volcano_job import VOLCANO_JOB
 
@@ -24,5 +25,7 @@ FRAMEWORKS = {
     "RoleSet": ROLE_SET,
     "FlinkDeployment": FLINK_DEPLOYMENT,
     "DaskCluster": DASK_CLUSTER,
+    "Deployment": DEPLOYMENT,
+    "StatefulSet": STATEFUL_SET,
     "VolcanoJob": VOLCANO_JOB,
 }
