@@ -12,7 +12,7 @@ objects. Nothing that an object says is changed.
   controllers of the embedded cluster make them.
 - The status of PodDisruptionBudgets, and the priority of PodGroups of Kubernetes.
 - Claims of pods and PodGroups that name a ResourceClaimTemplate, and of ephemeral volumes; volume
-  claims that name no class have the default one.
+  claims that name no class have the default one, and are bound unless the scheduler binds them.
 - Owners that are referred to but not given, with nothing but their names.
 """
 
@@ -34,6 +34,7 @@ from kai_py.simulate.new_pods import complete_group, complete_pod, create_surrou
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_budgets import complete_budgets
+from kai_py.simulate.volume_binding import bind_claims
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED_BY_NAME
 
 GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}
@@ -63,13 +64,13 @@ def complete_objects(
     cluster = EmbeddedCluster(clock=clock, kubelet=False)
     cluster.start()
     create_surroundings(cluster, found, {key.namespace for key, _ in workloads})
-    for made in pods_of_manifests(workloads, cluster, clock, rejected):
-        found.setdefault(key_of(made), made)
+    made = {key_of(each): each for each in pods_of_manifests(workloads, cluster, clock, rejected)}
+    found |= {key: each for key, each in made.items() if key not in found}
     for key, document in list(found.items()):
         meta = document["metadata"]
         meta.setdefault("creationTimestamp", format_time(now))
         if key[:2] == ("", "Pod") and isinstance(document.get("spec"), dict):
-            problem = complete_pod(document, cluster.store, is_new=_is_new_pod(key, document))
+            problem = complete_pod(document, cluster.store, is_new=_is_new(key, document))
             if problem:
                 rejected.append(RejectedObject(str(key), problem))
                 del found[key]
@@ -81,6 +82,8 @@ def complete_objects(
         elif key[:2] in GROUPS:
             complete_group(document, cluster.store)
     _set_default_class(found)
+    claims = (key for key in found if key[:2] == VOLUME_CLAIM)
+    bind_claims(found, [key for key in claims if key in made or _is_new(key, found[key])])
     complete_budgets(found)
     return found, rejected
 
@@ -221,11 +224,11 @@ def _complete_namespaces(found: dict[ObjectKey, Document]) -> None:
                 meta["labels"] = {**labels, NAMESPACE_NAME: key.name}
 
 
-def _is_new_pod(key: ObjectKey, pod: Document) -> bool:
-    """Whether a pod was never applied: a cluster gives it a uid and a phase."""
-    status = pod.get("status")
+def _is_new(key: ObjectKey, document: Document) -> bool:
+    """Whether a pod or volume claim was never applied: a cluster gives it a uid and a phase."""
+    status = document.get("status")
     has_phase = isinstance(status, dict) and bool(status.get("phase"))
-    return was_never_applied(key, pod) and not has_phase
+    return was_never_applied(key, document) and not has_phase
 
 
 def _complete_node(node: Document) -> None:

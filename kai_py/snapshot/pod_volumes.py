@@ -146,7 +146,7 @@ class _ResolvedClaims:
         if storage is None or not_bound:
             return storage
         if storage.provisioner == NO_PROVISIONER:
-            self.requests.append((_volume_request(claim), ClaimRef.of(claim.metadata)))
+            self.requests.append((volume_request(claim), ClaimRef.of(claim.metadata)))
         else:
             self.provision.append(claim.metadata.name)
             self.selectors.extend((*_allowed_topologies(storage), *_selected_node(claim)))
@@ -177,7 +177,8 @@ def _to_provision(
     return {VolumeToProvision(storage.metadata.name, amount("storage", size)): None}
 
 
-def _volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
+def volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
+    """What a claim asks of a volume; raises QuantityError."""
     spec = claim.spec
     return VolumeRequest(
         storage_class=spec.storage_class_name or "",

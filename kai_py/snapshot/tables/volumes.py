@@ -270,7 +270,7 @@ class AvailableVolumes(PodTable):
         if new.metadata.deletion_timestamp is not None:
             return
         if new.spec.claim_ref is None and new.spec.storage_class_name:
-            self._known[new.metadata.name] = _parse_volume(new)
+            self._known[new.metadata.name] = parse_volume(new)
 
     def assume(self, binding: AssumedBinding) -> Uids:
         """The claims of the pod are being given volumes."""
@@ -289,7 +289,7 @@ class AvailableVolumes(PodTable):
         return tuple(sorted(left, key=lambda each: (each.size, each.name)))
 
 
-def _parse_volume(volume: PersistentVolume) -> AvailableVolume:
+def parse_volume(volume: PersistentVolume) -> AvailableVolume:
     """A volume whose size cannot be read has none, so that it satisfies no sized request."""
     affinity = volume.spec.node_affinity
     try:

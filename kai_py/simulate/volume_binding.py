@@ -1,0 +1,147 @@
+"""Volume claims that no scheduler binds, bound as the controller of volumes does.
+
+A claim gets the volume that was made for it, or, unless its class waits for the first consumer, the
+smallest volume that satisfies it, or one that the provisioner of its class makes. Of a volume that
+is made only its place matters: one of the class's allowed topologies.
+
+Source: k8s.io/kubernetes pkg/controller/volume/persistentvolume (``syncUnboundClaim``),
+k8s.io/component-helpers storage/volume (``FindMatchingVolume``).
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from kai_py.api.quantity import QuantityError
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import Record
+from kai_py.api.records.storage import (
+    NO_PROVISIONER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from kai_py.api.references import ClaimRef
+from kai_py.simulate.object_files import ObjectKey
+from kai_py.simulate.objects import Document
+from kai_py.simulate.written_objects import volume_claimed, with_spec
+from kai_py.snapshot.pod_volumes import volume_request
+from kai_py.snapshot.tables.volumes import AvailableVolume, VolumeRequest, parse_volume
+
+VOLUME = ("", "PersistentVolume")
+STORAGE_CLASS = ("storage.k8s.io", "StorageClass")
+WAITS = "WaitForFirstConsumer"
+
+
+def bind_claims(found: dict[ObjectKey, Document], claims: Iterable[ObjectKey]) -> None:
+    """Bind those of ``claims`` that need no scheduler, and add the volumes made for them.
+
+    What cannot be read is left as it is.
+    """
+    classes = {key.name: each for key, each in _records(found, STORAGE_CLASS, StorageClass)}
+    volumes = [parse_volume(each) for _, each in _records(found, VOLUME, PersistentVolume)]
+    volumes.sort(key=lambda each: (each.size, each.name))
+    left = []
+    for key, claim, request in _unbound(found, claims):
+        made_for = next((each for each in volumes if _is_made_for(claim, request, each)), None)
+        if made_for is not None:
+            _bind(found, key, made_for.name)
+            continue
+        storage = classes.get(request.storage_class)
+        if storage is None or storage.volume_binding_mode != WAITS:
+            left.append((key, claim, request, storage))
+    volumes = [each for each in volumes if _is_free(each.volume)]
+    for key, claim, request, storage in left:
+        smallest = next((each for each in volumes if each.satisfies(request)), None)
+        if smallest is not None:
+            volumes.remove(smallest)
+            _bind(found, key, smallest.name)
+        elif storage and not request.selector and storage.provisioner not in ("", NO_PROVISIONER):
+            _bind(found, key, _provisioned(found, claim, storage))
+
+
+def _unbound(
+    found: dict[ObjectKey, Document], claims: Iterable[ObjectKey]
+) -> Iterator[tuple[ObjectKey, PersistentVolumeClaim, VolumeRequest]]:
+    for key in sorted(claims):
+        claim = _record(found[key], PersistentVolumeClaim)
+        if claim is not None and not claim.spec.volume_name:
+            with contextlib.suppress(QuantityError):
+                yield key, claim, volume_request(claim)
+
+
+def _records(
+    found: dict[ObjectKey, Document], kind: tuple[str, str], record: type[Any]
+) -> Iterable[tuple[ObjectKey, Any]]:
+    for key, document in found.items():
+        if key[:2] == kind:
+            read = _record(document, record)
+            if read is not None:
+                yield key, read
+
+
+def _record(document: Document, record: type[Record]) -> Any | None:
+    try:
+        return convert_record(document, record)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def _is_made_for(
+    claim: PersistentVolumeClaim, request: VolumeRequest, volume: AvailableVolume
+) -> bool:
+    """Whether the volume names the claim, and is what it asks for; of any class."""
+    reference, meta, spec = volume.volume.spec.claim_ref, claim.metadata, volume.volume.spec
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (meta.namespace, meta.name)
+        and reference.uid in ("", meta.uid)
+        and volume.size >= request.size
+        and spec.volume_mode == request.volume_mode
+    )
+
+
+def _is_free(volume: PersistentVolume) -> bool:
+    return volume.spec.claim_ref is None and volume.metadata.deletion_timestamp is None
+
+
+def _provisioned(
+    found: dict[ObjectKey, Document], claim: PersistentVolumeClaim, storage: StorageClass
+) -> str:
+    """Add the volume that the provisioner of a class makes; its name."""
+    name = f"pvc-{claim.metadata.uid}"
+    terms = [
+        {
+            "matchExpressions": [
+                {"key": each.key, "operator": "In", "values": list(each.values)}
+                for each in term.match_label_expressions
+            ]
+        }
+        for term in storage.allowed_topologies
+    ]
+    spec: Document = {
+        "capacity": dict(claim.spec.resources.requests),
+        "accessModes": list(claim.spec.access_modes),
+        "volumeMode": claim.spec.volume_mode,
+        "storageClassName": storage.metadata.name,
+        "csi": {"driver": storage.provisioner, "volumeHandle": name},
+    }
+    if terms:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    found[ObjectKey(*VOLUME, "", name)] = {
+        "apiVersion": "v1",
+        "kind": VOLUME[1],
+        "metadata": {"name": name, "uid": name},
+        "spec": spec,
+    }
+    return name
+
+
+def _bind(found: dict[ObjectKey, Document], key: ObjectKey, volume: str) -> None:
+    bound = {"phase": "Bound"}
+    claim, volume_key = found[key], ObjectKey(*VOLUME, "", volume)
+    reference = ClaimRef(key.namespace, key.name, claim["metadata"]["uid"])
+    found[key] = {**with_spec(claim, {"volumeName": volume}), "status": bound}
+    found[volume_key] = {**volume_claimed(found[volume_key], reference), "status": bound}
