@@ -27,7 +27,7 @@ from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.claims import claim_from_template, volume_claims
 from kai_py.embedded.documents import is_finished
-from kai_py.embedded.kinds.cluster import default_storage_class
+from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests
 from kai_py.simulate.new_pods import complete_group, complete_pod, create_surroundings
@@ -311,5 +311,5 @@ def _set_default_class(found: dict[ObjectKey, Document]) -> None:
         spec = claim.get("spec")
         if not default or key[:2] != VOLUME_CLAIM or not isinstance(spec, dict):
             continue
-        if spec.get("storageClassName") is None and not spec.get("volumeName"):
+        if not has_storage_class(claim) and not spec.get("volumeName"):
             found[key] = {**claim, "spec": {**spec, "storageClassName": default}}

@@ -136,7 +136,7 @@ class _ResolvedClaims:
         return bound
 
     def _resolve_unbound(self, claim: PersistentVolumeClaim) -> StorageClass | None:
-        class_name = claim.spec.storage_class_name or ""
+        class_name = claim.storage_class
         storage = self.objects.storage_class(class_name)
         not_bound = _not_bound_reason(claim, storage)
         lacks_class = storage is None and class_name
@@ -181,7 +181,7 @@ def volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
     """What a claim asks of a volume; raises QuantityError."""
     spec = claim.spec
     return VolumeRequest(
-        storage_class=spec.storage_class_name or "",
+        storage_class=claim.storage_class,
         size=amount("storage", spec.resources.requests.get("storage", 0)),
         access_modes=spec.access_modes,
         volume_mode=spec.volume_mode,
@@ -263,7 +263,7 @@ def _not_bound_reason(claim: PersistentVolumeClaim, storage: StorageClass | None
         return (
             f"{problem}, and its storage class {storage.metadata.name} does not bind on first use"
         )
-    name = claim.spec.storage_class_name
+    name = claim.storage_class
     return f'{problem}, and storage class "{name}" does not exist' if name else problem
 
 

@@ -134,6 +134,42 @@ def test_a_claim_that_wants_no_class_gets_none(claim):
     assert placed_on(found) == {"default/a": "n0"}
 
 
+BY_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
+
+@pytest.mark.parametrize(("named", "nodes"), [("zonal", {"n1"}), ("other", {"n0", "n1"})])
+def test_the_annotation_of_a_claim_names_its_class_first(named, nodes):
+    hosts = [node(each, gpus=1) for each in ("n0", "n1")]
+    hosts[1]["metadata"]["labels"] = {"zone": "b"}
+    classes = [in_zone("zonal", "b"), storage_class("other")]
+    claim = volume_claim("data", storageClassName="none")
+    claim["metadata"]["annotations"] = {BY_ANNOTATION: named}
+    found = plan(*hosts, QUEUE, *classes, claim, using("a", "data"))
+    assert set(placed_on(found).values()) <= nodes
+    assert len(placed_on(found)) == 1
+
+
+def test_an_empty_annotation_means_no_class():
+    claim = volume_claim("data")
+    claim["metadata"]["annotations"] = {BY_ANNOTATION: ""}
+    found = plan(node("n0"), QUEUE, storage_class("fast", True), claim, using("a", "data"))
+    [pending] = found["pending"]
+    assert pending["message"].endswith('persistentvolumeclaim "data" is not bound.')
+
+
+def test_the_annotation_of_a_volume_names_its_class_first():
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v", "annotations": {BY_ANNOTATION: "local"}},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+    }
+    local = storage_class("local") | {"provisioner": "kubernetes.io/no-provisioner"}
+    claim = volume_claim("data", storageClassName="local")
+    found = plan(node("n0"), QUEUE, local, volume, claim, using("a", "data"))
+    assert placed_on(found) == {"default/a": "n0"}
+
+
 @pytest.mark.parametrize("volumes", ["x", [None], [{"ephemeral": 1}], [{"ephemeral": {}}]])
 def test_volumes_that_cannot_be_read_harm_only_their_pod(volumes):
     found = plan(node("n0"), QUEUE, pod("bad", volumes=volumes), pod("good"))

@@ -12,6 +12,8 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """Annotation of a PersistentVolumeClaim: the node for which its volume is provisioned."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 """Annotation of the StorageClass that claims get which leave theirs open."""
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotation of claims and volumes: their class, which counts before that of the spec."""
 
 
 class VolumeResourceRequirements(Record, frozen=True):
@@ -36,6 +38,11 @@ class PersistentVolumeClaim(Record, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+    @property
+    def storage_class(self) -> str:
+        """The name of its class, empty where it has none."""
+        return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name or "")
 
 
 class VolumeNodeAffinity(Record, frozen=True):
@@ -76,6 +83,11 @@ class PersistentVolume(Record, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+    @property
+    def storage_class(self) -> str:
+        """The name of its class, empty where it has none."""
+        return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name)
 
 
 class TopologySelectorLabelRequirement(Record, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kai_py.api.records.storage import DEFAULT_CLASS
+from kai_py.api.records.storage import BETA_CLASS, DEFAULT_CLASS
 from kai_py.embedded.documents import clone, name_of
 from kai_py.embedded.errors import FieldError, invalid_value, required
 from kai_py.embedded.kinds.amounts import node_amount_errors
@@ -145,11 +145,18 @@ def _default_volume_claim(claim: Json) -> None:
 
 def _set_storage_class(claim: Json, store: Store) -> None:
     """Give a claim that names no class the default one (DefaultStorageClass admission plugin)."""
-    if claim["spec"].get("storageClassName") is not None:
+    if has_storage_class(claim):
         return
     name = default_storage_class(store.list(STORAGE_CLASSES))
     if name:
         claim["spec"]["storageClassName"] = name
+
+
+def has_storage_class(claim: Json) -> bool:
+    """Whether a claim names its class, or that it wants none."""
+    annotations = claim["metadata"].get("annotations")
+    by_annotation = isinstance(annotations, dict) and BETA_CLASS in annotations
+    return by_annotation or claim["spec"].get("storageClassName") is not None
 
 
 def default_storage_class(classes: Iterable[Json]) -> str:

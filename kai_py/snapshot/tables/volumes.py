@@ -237,7 +237,7 @@ class AvailableVolume:
         """Whether a claim with this request may have the volume, wherever its pod is."""
         spec = self.volume.spec
         return (
-            spec.storage_class_name == request.storage_class
+            self.volume.storage_class == request.storage_class
             and spec.volume_mode == request.volume_mode
             and self.size >= request.size
             and set(request.access_modes) <= set(spec.access_modes)
@@ -269,7 +269,7 @@ class AvailableVolumes(PodTable):
             self._assumed.pop(new.metadata.name, None)
         if new.metadata.deletion_timestamp is not None:
             return
-        if new.spec.claim_ref is None and new.spec.storage_class_name:
+        if new.spec.claim_ref is None and new.storage_class:
             self._known[new.metadata.name] = parse_volume(new)
 
     def assume(self, binding: AssumedBinding) -> Uids:
