@@ -1,6 +1,6 @@
 """Pods of workloads that were never applied, as their controllers would make them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -25,6 +25,15 @@ from kai_py.simulate.written_objects import with_spec
 WORKLOADS = frozenset(
     (each.group, each.kind) for each in (JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS)
 )
+UNTIL_PODS_END: Mapping[str, Document] = {
+    # No pod becomes ready here, so those that wait for others to be ready would never come.
+    STATEFUL_SETS.kind: {"podManagementPolicy": "Parallel"},
+    # What decides only once pods have ended, and what the embedded controller does not do.
+    JOBS.kind: {"successPolicy": None, "backoffLimitPerIndex": None, "maxFailedIndexes": None},
+}
+"""Fields that differ in the workloads of which pods are made, by kind."""
+
+JOB_CONTROLLER = "kubernetes.io/job-controller"
 MAX_PODS = 100_000
 """Pods that are made in all; a Job may ask for 2^31."""
 
@@ -90,11 +99,11 @@ class _Made:
         if self._pods + pods > MAX_PODS:
             return f"requests {pods:,} pods: at most {MAX_PODS:,} in all are created"
         meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
-        if key.kind == STATEFUL_SETS.kind:
-            # No pod becomes ready here, so those that wait for others to be ready would never come.
-            document = with_spec(document, {"podManagementPolicy": "Parallel"})
+        manifest = with_spec(document, UNTIL_PODS_END.get(key.kind, {}))
+        if document["spec"].get("managedBy") == JOB_CONTROLLER:
+            manifest = with_spec(manifest, {"managedBy": None})
         try:
-            uid = self._cluster.create({**document, "metadata": meta})["metadata"]["uid"]
+            uid = self._cluster.create({**manifest, "metadata": meta})["metadata"]["uid"]
         except RequestError as error:
             return error.message
         except Exception as error:  # it relies on types that only some fields are checked for

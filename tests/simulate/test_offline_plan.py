@@ -38,6 +38,41 @@ def test_a_job_that_the_server_would_refuse_is_rejected():
     assert [each["pod"] for each in found["placements"]] == ["default/a"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "started"),
+    [
+        ({"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}, 3),
+        ({"backoffLimitPerIndex": 1, "maxFailedIndexes": 2}, 3),
+        ({"managedBy": "kubernetes.io/job-controller"}, 3),
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, 0),
+    ],
+)
+def test_what_matters_when_pods_end_keeps_no_job_from_its_pods(fields, started):
+    given = job("train", 3)
+    given["spec"] |= {"completionMode": "Indexed", **fields}
+    found = plan(node("n0"), QUEUE, given)
+    assert len(found["placements"]) == started
+    assert bool(found["rejected"]) == (not started)
+
+
+def test_the_pods_of_a_stateful_set_are_numbered_from_its_start():
+    template = pod("unused")
+    template["spec"]["containers"][0]["image"] = "i"
+    labels = template["metadata"]["labels"]
+    given = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 2,
+            "ordinals": {"start": 5},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+    assert set(placed_on(plan(node("n0"), QUEUE, given))) == {"default/db-5", "default/db-6"}
+
+
 ONE_GPU = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
 
 

@@ -13,7 +13,14 @@ from kai_py.embedded.controllers.deployments import template_hash
 from kai_py.embedded.controllers.owned_pods import is_ready, owned_objects, pod_from_template
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
 from kai_py.embedded.deletion import delete
-from kai_py.embedded.documents import clone, is_deleting, is_finished, name_of, namespace_of
+from kai_py.embedded.documents import (
+    clone,
+    is_deleting,
+    is_finished,
+    lookup,
+    name_of,
+    namespace_of,
+)
 from kai_py.embedded.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
 
 if TYPE_CHECKING:
@@ -41,9 +48,10 @@ def reconcile(work: Work) -> None:
 def _reconcile_pods(
     api: ApiServer, stateful_set: Json, pods: dict[int, Json], revision: str
 ) -> None:
-    replicas = stateful_set["spec"]["replicas"]
+    start = (stateful_set["spec"].get("ordinals") or {}).get("start", 0)
+    wanted = range(start, start + stateful_set["spec"]["replicas"])
     ordered = stateful_set["spec"]["podManagementPolicy"] == "OrderedReady"
-    for ordinal in range(replicas):
+    for ordinal in wanted:
         pod = pods.get(ordinal)
         if pod is None:
             _create(api, stateful_set, ordinal, revision)
@@ -51,7 +59,7 @@ def _reconcile_pods(
             delete(api, PODS, name_of(pod), namespace_of(pod))
         if ordered and (pod is None or not is_ready(pod) or is_deleting(pod)):
             return
-    surplus = sorted((each for each in pods if each >= replicas), reverse=True)
+    surplus = sorted((each for each in pods if each not in wanted), reverse=True)
     for ordinal in surplus[:1] if ordered else surplus:
         if not is_deleting(pods[ordinal]):
             delete(api, PODS, name_of(pods[ordinal]), namespace_of(pods[ordinal]))
@@ -82,15 +90,20 @@ def _create(api: ApiServer, stateful_set: Json, ordinal: int, revision: str) -> 
         REVISION_LABEL: revision,
     }
     pod["spec"] |= {"hostname": name, "subdomain": spec.get("serviceName", "")}
+    claims = {}
     for template in spec.get("volumeClaimTemplates") or ():
         volume = template["metadata"]["name"]
         claim_name = f"{volume}-{name}"
+        claims[volume] = {"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}
         if api.find(VOLUME_CLAIMS, claim_name, namespace) is None:
-            claim = {"metadata": {"name": claim_name}, "spec": clone(template["spec"])}
-            api.create(VOLUME_CLAIMS, claim, namespace)
-        pod["spec"].setdefault("volumes", []).append(
-            {"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}
-        )
+            meta = {key: template["metadata"].get(key) or {} for key in ("labels", "annotations")}
+            claim = {"metadata": {**meta, "name": claim_name}, "spec": template["spec"]}
+            api.create(VOLUME_CLAIMS, clone(claim), namespace)
+    if claims:
+        # A template's claim takes the place of the pod's volume of that name.
+        volumes = pod["spec"].get("volumes") or ()
+        others = [each for each in volumes if lookup(each, "name") not in claims]
+        pod["spec"]["volumes"] = [*claims.values(), *others]
     api.create(PODS, pod, namespace)
 
 

@@ -129,13 +129,6 @@ def _default_stateful_set(stateful_set: Json) -> None:
     spec.setdefault("updateStrategy", {"type": "RollingUpdate"})
 
 
-def _prepare_stateful_set(stateful_set: Json) -> None:
-    stateful_set["status"] = {"replicas": 0}
-    ordinals = stateful_set["spec"].get("ordinals")
-    if ordinals and ordinals.get("start"):
-        raise not_implemented("StatefulSet spec.ordinals.start")
-
-
 def _validate_replicated(document: Json) -> list[FieldError]:
     spec = document["spec"]
     errors: list[FieldError] = []
@@ -191,7 +184,7 @@ REPLICA_SET_RULES = KindRules(
     validate_update=_validate_replicated_update,
 )
 STATEFUL_SET_RULES = KindRules(
-    prepare=_prepare_stateful_set,
+    prepare=_empty_status({"replicas": 0}),
     default=_default_stateful_set,
     validate=_validate_replicated,
     validate_update=_validate_replicated_update,

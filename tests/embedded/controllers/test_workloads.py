@@ -126,6 +126,36 @@ def test_a_parallel_stateful_set_starts_at_once_and_makes_its_volume_claims(busy
     assert volumes[0]["persistentVolumeClaim"]["claimName"] == "data-db-1"
 
 
+def test_a_claim_of_a_stateful_set_takes_the_place_of_the_volume_of_its_name(busy):
+    class_ = {"volume.beta.kubernetes.io/storage-class": "fast"}
+    template = {
+        "metadata": {"name": "data", "labels": {"app": "db"}, "annotations": class_},
+        "spec": {"accessModes": ["ReadWriteOnce"]},
+    }
+    document = workload("StatefulSet", "db", replicas=1, volumeClaimTemplates=[template])
+    document["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    busy.create(document)
+    busy.clock.advance(1)
+    assert busy.api.get(PODS, "db-0", "default")["spec"]["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    metadata = busy.api.get(VOLUME_CLAIMS, "data-db-0", "default")["metadata"]
+    assert (metadata["labels"], metadata["annotations"]) == ({"app": "db"}, class_)
+
+
+def test_the_first_pod_of_a_stateful_set_may_have_another_number(busy):
+    busy.create(workload("StatefulSet", "db", replicas=2, ordinals={"start": 3}))
+    run(busy, 10)
+    assert names(busy, PODS) == ["db-3", "db-4"]
+    set_spec(busy, STATEFUL_SETS, "db", ordinals={"start": 4})
+    run(busy, 20)
+    assert names(busy, PODS) == ["db-4", "db-5"]
+
+
 def test_a_stateful_set_rolls_from_the_last_pod_down(busy):
     busy.create(workload("StatefulSet", "db", replicas=2))
     run(busy, 10)
