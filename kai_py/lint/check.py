@@ -58,6 +58,9 @@ RULES: tuple[Rule, ...] = (
     references.served_version,
 )
 
+SETTINGS_GROUPS = (".config.k8s.io", "kubeadm.k8s.io", "kind.x-k8s.io")
+"""Groups of settings, such as a Kustomization or a KubeSchedulerConfiguration."""
+
 MAX_VALUES = 100_000
 """Most values of one document.
 
@@ -155,10 +158,18 @@ def _document(document: Document) -> Iterator[Finding]:
 
 
 def _manifests(document: Document) -> list[Manifest]:
-    """The object of a document, or those in it if it is a List."""
+    """The object of a document, or those in it if it is a List, or a list of one kind.
+
+    Settings of programs, which no API server stores, are no objects. Items of lists of one kind may
+    leave out their kind; these are not checked.
+    """
     value = document.value
     if not isinstance(value, LineMapping):
         return []
-    if value.get("kind") == "List":
-        return [Manifest(item) for _, item in mappings_at(value, "items")]
-    return [Manifest(value)]
+    manifest = Manifest(value)
+    items = [Manifest(item) for _, item in mappings_at(value, "items")]
+    if manifest.kind == "List":
+        return items
+    if manifest.kind.endswith("List") and not manifest.name and "items" in value:
+        return [item for item in items if item.kind]
+    return [] if manifest.group.endswith(SETTINGS_GROUPS) else [manifest]

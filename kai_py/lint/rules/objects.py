@@ -35,6 +35,8 @@ _MAPPINGS = ("metadata", "spec", "labels", "annotations", "template", "resources
 _LISTS = ("containers", "initContainers", "resourceClaims")
 _FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameters", "data")
 """Mappings whose keys are the user's."""
+_ANY_NAMES = "rbac.authorization.k8s.io"
+"""The group whose objects may have any name that a path can have, as ``system:node``."""
 
 
 def identity(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -50,9 +52,17 @@ def identity(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     name = metadata.get("name")
     if name is None and "generateName" not in metadata:
         yield manifest.error(("metadata",), "has no name")
-    elif name is not None and not (isinstance(name, str) and re.match(NAME_PATTERN, name)):
+    elif name is not None and not _is_name(name, manifest.group):
         message = f"{name!r} is not a valid name: lower-case letters, digits, '-' and '.' only"
         yield manifest.error(("metadata", "name"), message)
+
+
+def _is_name(name: object, group: str) -> bool:
+    if not isinstance(name, str):
+        return False
+    if group == _ANY_NAMES:
+        return name not in (".", "..") and not {"/", "%"} & set(name)
+    return re.match(NAME_PATTERN, name) is not None
 
 
 def scope(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -91,6 +101,8 @@ def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         if any(part in _FREE_FORM for part in path):
             continue
         for key, value in mapping.items():
+            if key == "limits" and path[-1:] != ("resources",):
+                continue  # those of a LimitRange are a list
             if key in _MAPPINGS and not isinstance(value, dict | None):
                 message = f"must be a mapping of fields, is {_kind(value)}"
                 yield manifest.error((*path, key), message)

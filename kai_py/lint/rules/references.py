@@ -26,7 +26,9 @@ _OTHER_SOURCE = {
     "ResourceClaim": "resourceClaimTemplateName",
     "ResourceClaimTemplate": "resourceClaimName",
 }
-_DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+DEFAULT_NAMESPACE = "default"
+"""The current namespace of kubectl, unless it was changed."""
+_DEFAULT_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public", "kube-node-lease")
 
 
 def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -83,7 +85,8 @@ def _exists(
 ) -> Iterator[Finding]:
     found = [other for other in manifests.of(RESOURCE_GROUP, *_OTHER_SOURCE) if other.name == name]
     of_kind = [other for other in found if other.kind == kind]
-    if any(other.namespace == manifest.namespace for other in of_kind):
+    own_namespace = manifest.namespace or DEFAULT_NAMESPACE
+    if any((other.namespace or DEFAULT_NAMESPACE) == own_namespace for other in of_kind):
         return
     if of_kind:
         namespace = of_kind[0].namespace or "(none)"
