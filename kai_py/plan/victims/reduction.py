@@ -113,7 +113,8 @@ class VictimReduction:
             del needed[id(unit)]
         must_leave = selection.must_leave(needed.values())
         order = [unit for unit in reversed(list(needed.values())) if unit not in must_leave]
-        unneeded += self._drop_in_runs(_Needed(selection, needed), order)
+        with self._trials.sharing_evictions():
+            unneeded += self._drop_in_runs(_Needed(selection, needed), order)
         return [unit for unit in units if id(unit) in needed], unneeded
 
     def _drop_in_runs(self, needed: "_Needed", order: Sequence[VictimUnit]) -> list[VictimUnit]:

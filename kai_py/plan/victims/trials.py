@@ -1,13 +1,20 @@
-"""Trial placements: evict units and place the request in the statement, then undo both."""
+"""Trial placements: evict units and place the request in the statement, then undo both.
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+Placements that are tried one after the other mostly evict nearly the same units. Within
+``sharing_evictions`` these stay evicted from one to the next, so that each costs what differs. It
+pays for what it evicts: a probe for every ``PODS_PER_PROBE`` pods.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
 from kai_py.plan.placement.exact import SearchSteps
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.undo import Trial
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.queue_limits import check_usage
@@ -17,6 +24,9 @@ MAX_EXACT_STEPS = 1_024
 
 STEPS_PER_PROBE = 8
 """Steps of an exact search that cost as much as a probe."""
+
+PODS_PER_PROBE = 256
+"""Pods that are evicted, and put back, at the cost of a probe."""
 
 
 @dataclass
@@ -31,6 +41,9 @@ class TrialPlacements:
     probes: int
     _: KW_ONLY
     is_exact: bool
+    _shared: "SharedEvictions | None" = None
+    _evicted_pods: int = 0
+    """Those that no probe was charged for yet."""
 
     @cached_property
     def _placer(self) -> Placer:
@@ -42,22 +55,40 @@ class TrialPlacements:
         """Whether the request fits without ``units``. Costs a probe; False if none is left."""
         if self.probes <= 0:
             return False
-        self.probes -= 1
+        if self._shared is None:
+            with self.sharing_evictions():
+                return self.fits(units)
+        self._evicted_pods += self._shared.change_to(units)
+        paid, self._evicted_pods = divmod(self._evicted_pods, PODS_PER_PROBE)
+        self.probes -= 1 + paid
         with self.strategy.state.statement.trial():
-            return self.place(units, explain=False)
+            return self._place_without(units)
+
+    @contextmanager
+    def sharing_evictions(self) -> Iterator[None]:
+        """In this block ``fits`` leaves units evicted as long as the next calls evict them too.
+
+        Nothing in it may read the statement otherwise; at its end all is undone.
+        """
+        with self.strategy.state.statement.trial():
+            self._shared = SharedEvictions(self.strategy)
+            try:
+                yield
+            finally:
+                self._shared = None
 
     def place(self, units: Sequence[VictimUnit], *, explain: bool) -> bool:
         """Evict ``units`` and place the request; whether it fits. The caller has opened a trial.
 
         ``explain``: with reasons for the evictions, for a trial that may be kept.
         """
-        statement = self.strategy.state.statement
         for unit in units:
-            reason = self.strategy.reason(unit) if explain else ""
-            for member in unit.members:
-                statement.evict(
-                    Evicted(member, unit.gang, self.strategy.action, self.strategy.gang, reason)
-                )
+            _evict(self.strategy, unit, self.strategy.reason(unit) if explain else "")
+        return self._place_without(units)
+
+    def _place_without(self, units: Sequence[VictimUnit]) -> bool:
+        """Place the request, once ``units`` are evicted; whether it fits."""
+        statement = self.strategy.state.statement
         # Without victims there is nothing to find that the gang's own allocation did not.
         placer = self._placer if units else self.strategy.state.placer
         steps_left = placer.search_steps.left
@@ -85,3 +116,44 @@ class TrialPlacements:
         queue, cost = quota.queues.positions[gang.queue], quota.cost_of(members)
         preemptible = gang.is_preemptible(members)
         return check_usage(quota.usage, queue, cost, preemptible=preemptible) is None
+
+
+@dataclass
+class SharedEvictions:
+    """Units that are evicted, in this order, in trials that can be undone from the last one on.
+
+    Units that have to be evicted again, below which others were taken back, end up as the last ones
+    and are evicted again each time. Once that cost as much as evicting all, they become the first.
+    """
+
+    strategy: VictimStrategy
+    _evicted: list[tuple[VictimUnit, Trial]] = field(default_factory=list)
+    _repeated: int = 0
+    """How many units were evicted since all of them were."""
+
+    def change_to(self, units: Sequence[VictimUnit]) -> int:
+        """Let just ``units`` be evicted; how many pods had to be evicted for that."""
+        wanted = {id(unit) for unit in units}
+        stay = 0
+        while stay < len(self._evicted) and id(self._evicted[stay][0]) in wanted:
+            stay += 1
+        staying = {id(unit) for unit, _ in self._evicted[:stay]}
+        added = [unit for unit in units if id(unit) not in staying]
+        self._repeated = self._repeated + len(added) if stay else 0
+        if self._repeated > len(units):
+            added += [unit for unit, _ in self._evicted[:stay]]
+            stay = self._repeated = 0
+        if stay < len(self._evicted):
+            self._evicted[stay][1].undo()
+            del self._evicted[stay:]
+        for unit in added:
+            self._evicted.append((unit, self.strategy.state.statement.trial()))
+            _evict(self.strategy, unit, "")
+        return sum(len(unit.members) for unit in added)
+
+
+def _evict(strategy: VictimStrategy, unit: VictimUnit, reason: str) -> None:
+    for member in unit.members:
+        strategy.state.statement.evict(
+            Evicted(member, unit.gang, strategy.action, strategy.gang, reason)
+        )
