@@ -107,7 +107,9 @@ def read_documents(text: str) -> list[Document]:
                 documents.append(_Builder(loader).document(node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ManifestError(mark.line + 1 if mark else 1, str(error.problem)) from None
+        template = " (a template? render it first)" if "{{" in text else ""
+        line = mark.line + 1 if mark else 1
+        raise ManifestError(line, f"{error.problem}{template}") from None
     except ManifestError:
         raise
     except RecursionError:
@@ -115,6 +117,11 @@ def read_documents(text: str) -> list[Document]:
     except (yaml.YAMLError, ValueError) as error:
         raise ManifestError(1, str(error).splitlines()[0]) from None
     return [document for document in documents if document.value is not None]
+
+
+def is_for_kustomize(value: dict[str, Any]) -> bool:
+    """Whether an object is one of kustomize's own, which need no name and reach no API server."""
+    return str(value.get("apiVersion")).startswith("kustomize.config.k8s.io/")
 
 
 def line_at(value: Any, path: tuple[str | int, ...]) -> int:

@@ -17,7 +17,7 @@ from kai_py.audit.documents import Document, decode_objects, observed_cluster
 from kai_py.audit.finding import AuditFinding
 from kai_py.audit.rules import audit_cluster
 from kai_py.cli.connection import ClusterOptions
-from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
@@ -85,8 +85,6 @@ def _audit_files(files: Sequence[Path], configuration: Configuration, now: float
     with progress("reading"):
         given = read_objects(files)
         written = max(map(_written, files_below(files)), default=0.0)
-    if not given.documents and not given.rejected:
-        raise CommandError(f"{', '.join(map(str, files))}: there are no Kubernetes objects")
     report = _audit(given.documents, configuration, written if now is None else now)
     return report._replace(rejected=[*given.rejected, *report.rejected])
 

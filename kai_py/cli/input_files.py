@@ -38,11 +38,16 @@ def standard_input() -> BinaryIO:
 
 
 def read_objects(files: Iterable[Path]) -> ObjectsInFiles:
-    """The objects of files, directories and standard input; raises CommandError."""
+    """The objects of files, directories and standard input; raises CommandError, also for none."""
+    files = list(files)
     try:
-        return read_object_files(files, lambda: read_stream(standard_input()))
+        found = read_object_files(files, lambda: read_stream(standard_input()))
     except OSError as error:
         raise CommandError(f"{error.filename or 'stdin'}: {error.strerror}") from None
+    if not found.documents and not found.rejected:
+        names = ", ".join(name_of(str(file)) for file in files)
+        raise CommandError(f"{names}: there are no Kubernetes objects")
+    return found
 
 
 def read_limited(file: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kai_py.cli.connection import ConfigFile, configuration_from
+from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
@@ -59,6 +60,8 @@ def command(
         say("kai-py: no Node is among these objects, so no pod can be placed", err=True)
     if not print_document(found, output.form):
         _print_tables(found)
+    if not given.documents:
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def _print_tables(found: OfflinePlan) -> None:

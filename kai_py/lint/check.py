@@ -132,8 +132,7 @@ def _read(text: str) -> _CheckedText:
         documents = read_documents(text)
         _refuse_oversized(documents)
     except ManifestError as error:
-        template = " (a template? render it first)" if "{{" in text else ""
-        finding = Finding(error.line, "", "", f"is not YAML: {error.reason}{template}")
+        finding = Finding(error.line, "", "", f"is not YAML: {error.reason}")
         return _CheckedText(text, [], [], [finding])
     findings = [finding for document in documents for finding in _document(document)]
     manifests = [manifest for document in documents for manifest in _manifests(document)]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kai_py.api.manifests import ManifestError, read_documents
+from kai_py.api.manifests import ManifestError, is_for_kustomize, read_documents
 from kai_py.simulate.objects import Document, expanded, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
@@ -228,12 +228,12 @@ def _problem(value: Any) -> str:
         if not _is_name(value.get(name)):
             return f"has no {name}"
     kind, metadata = value["kind"], value.get("metadata")
+    if is_for_kustomize(value):
+        return f"{kind} is read by kustomize alone: give what kubectl kustomize prints"
     if kind.endswith("List") and "items" in value:
         return f"items of {kind} is not a list"
-    if not isinstance(metadata, dict):
-        return f"{kind} has no metadata"
-    if not _is_name(metadata.get("name")):
-        return f"{kind} has no metadata.name"
+    if not isinstance(metadata, dict) or not _is_name(metadata.get("name")):
+        return f"{kind} has no {'metadata.name' if isinstance(metadata, dict) else 'metadata'}"
     return next(
         (
             f"{kind} {metadata['name']}: metadata.{name} is not a {form}"

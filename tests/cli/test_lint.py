@@ -111,3 +111,13 @@ def test_a_directory_stands_for_its_files(tmp_path, capsys):
     assert (code, f"{tmp_path / 'c.yaml'}:9" in out) == (1, True)
     (tmp_path / "c.yaml").unlink()
     assert "has no YAML or JSON files" in run(capsys, tmp_path)[2]
+
+
+def test_a_kustomization_is_no_object_without_a_name(tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text(GOOD)
+    (tmp_path / "kustomization.yaml").write_text(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [c.yaml]\n"
+    )
+    code, out, _ = run(capsys, tmp_path)
+    assert code == 0
+    assert "hint: is read by kustomize alone: check what kubectl kustomize prints" in out

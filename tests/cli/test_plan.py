@@ -66,3 +66,35 @@ def test_the_configuration_decides_the_scheduler_name(tmp_path, world):
     config.write_text("schedulerName: another\n", encoding="utf-8")
     found = json.loads(run(world, "--config", str(config), "-o", "json").output)
     assert (found["placements"], found["pending"]) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n---\n"])
+def test_no_objects_at_all_are_an_error(text):
+    """As where a command that ought to list the cluster failed."""
+    with pytest.raises(CommandError, match="stdin: there are no Kubernetes objects"):
+        run("-", text=text)
+
+
+def test_a_directory_without_objects_is_named(tmp_path):
+    with pytest.raises(CommandError, match="there are no Kubernetes objects") as raised:
+        run(str(tmp_path))
+    assert str(tmp_path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: Pod\nmetadata:\n  {{- if .Values.x }}\n  name: a\n", "(a template? render it"),
+        (
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a]\n",
+            "Kustomization is read by kustomize alone: give what kubectl kustomize prints",
+        ),
+    ],
+)
+def test_what_has_to_be_rendered_first_is_told(text, problem, world, tmp_path):
+    alone = run("-", "-o", "json", text=text)
+    [rejected] = json.loads(alone.stdout)["rejected"]
+    assert (alone.exit_code, problem in rejected["problem"]) == (2, True)
+    (tmp_path / "other.yaml").write_text(text, encoding="utf-8")
+    beside = run(world, str(tmp_path / "other.yaml"), "-o", "json")
+    assert (beside.exit_code, json.loads(beside.stdout)["rejected"] != []) == (0, True)
