@@ -35,8 +35,7 @@ from kai_py.cli.scheduler_http import (
     SchedulerOptions,
     with_both_reasons,
 )
-from kai_py.cli.top_controls import keys_in
-from kai_py.cli.top_session import TopSession, TopSource
+from kai_py.cli.top_controls import TopSession, TopSource, keys_in
 from kai_py.cli.top_through_scheduler import watching_scheduler
 from kai_py.config import Configuration
 from kai_py.demo.events import AnyDemoEvent

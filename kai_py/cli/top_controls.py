@@ -1,16 +1,28 @@
-"""Keys of ``kai-py top``: what is filtered, sorted and selected, and what a key requests.
+"""Keys of ``kai-py top``: what is filtered, sorted and selected, described and evicted.
 
 / filter (Enter keeps it, Esc clears it)   s sort   arrows, j and k select
 d or Enter describe (Esc closes)           x evict, after y   q quit
 """
 
+import asyncio
 import enum
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from kai_py.observe.live.cluster import LiveGang
+from rich.text import Text
+
+from kai_py.cli.errors import CommandError
+from kai_py.cli.explanation_text import described
+from kai_py.cli.output import count_of
+from kai_py.observe.explanation import Explanation
+from kai_py.observe.live.cluster import LiveCluster, LiveGang
+from kai_py.observe.live.feed import Feed
+from kai_py.observe.live.screen import Interaction
+from kai_py.watch.client import Client
+from kai_py.watch.errors import ApiError, NotFound
+from kai_py.watch.kinds import PODS
 
 UP, DOWN, ENTER, ESCAPE, BACKSPACE = "up", "down", "enter", "escape", "backspace"
 SPECIAL: Mapping[bytes, str] = {
@@ -154,3 +166,88 @@ class Controls:
     def _confirm(self, key: str) -> KeyRequest | None:
         self.mode = Mode.LIST
         return KeyRequest.EVICT if key in ("y", "Y") else None
+
+
+NOT_KNOWN = "It no longer exists."
+
+
+class TopSource(Protocol):
+    """Where the screen's data comes from."""
+
+    feed: Feed
+
+    def live_cluster(self) -> LiveCluster:
+        """The cluster now."""
+
+    def headline(self) -> Sequence[Text]:
+        """The line above all panels."""
+
+    async def explain(self, gang: str) -> Explanation | None:
+        """What is known of a gang; raises CommandError."""
+
+
+class TopSession:
+    """The view of one reader; evictions are made with the rights of ``client``, the reader's."""
+
+    def __init__(self, source: TopSource, client: Client) -> None:
+        self.controls = Controls()
+        self._source, self._client = source, client
+        self._details = ""
+
+    def cluster(self) -> LiveCluster:
+        """The cluster with the gangs that are shown, in order."""
+        cluster = self._source.live_cluster()
+        return replace(cluster, gangs=self.controls.arrange(cluster.gangs))
+
+    def state(self) -> Interaction:
+        """What is selected and asked for."""
+        controls = self.controls
+        details = self._details if controls.described else ""
+        return Interaction(controls.selected, details, controls.status())
+
+    async def follow(self, keys: asyncio.Queue[str]) -> None:
+        """Take keys until one quits."""
+        while True:
+            wish = self.controls.press(await keys.get())
+            gang = self.controls.selected
+            if wish is KeyRequest.QUIT:
+                return
+            try:
+                if wish is KeyRequest.DESCRIBE:
+                    found = await self._source.explain(gang)
+                    self._details = described(found) if found is not None else NOT_KNOWN
+                elif wish is KeyRequest.EVICT:
+                    self.controls.message = f"evicting the pods of {gang} …"
+                    self.controls.message = await self._evict(gang)
+            except CommandError as error:
+                self.controls.message = str(error)
+
+    async def _evict(self, gang: str) -> str:
+        """Evict the pods of a gang through the Eviction API; what came of it."""
+        found = await self._source.explain(gang)
+        pods = found.running_pods if found is not None else {}
+        if not pods:
+            return f"{gang} has no pods on nodes"
+        evicted, refusal = 0, ""
+        for name, uid in sorted(pods.items()):
+            try:
+                await evict_pod(self._client, name, uid)
+                evicted += 1
+            except NotFound:
+                continue
+            except ApiError as error:
+                refusal = str(error)
+        done = f"{count_of(evicted, 'pod')} of {gang} evicted"
+        return f"{done}; {refusal}" if refusal else done
+
+
+async def evict_pod(client: Client, name: str, uid: str) -> None:
+    """Evict the pod NAMESPACE/NAME if it still has this uid; raises ApiError."""
+    namespace, _, pod = name.partition("/")
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    await client.create_subresource(PODS.at(), pod, "eviction", body, namespace=namespace)

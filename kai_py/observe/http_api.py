@@ -42,7 +42,7 @@ from kai_py.observe.cluster_state import ClusterState, cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
 from kai_py.observe.explanation import explain_subject
-from kai_py.observe.gang_page import gang_page
+from kai_py.observe.gang_rows import gang_page
 from kai_py.observe.http_answers import (
     READER,
     json_response,
@@ -54,7 +54,6 @@ from kai_py.observe.http_explanations import Suggest, stream_explanations, with_
 from kai_py.observe.http_forward import REPLICA_PATH, Replica
 from kai_py.observe.http_lists import LISTS, queue_page
 from kai_py.observe.node_details import MAX_NODES, node_page, place_of
-from kai_py.observe.reader_limits import ReaderLimits
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (
@@ -67,6 +66,7 @@ from kai_py.observe.tenant_answers import (
     tenant_state,
 )
 from kai_py.observe.tenant_questions import (
+    ReaderLimits,
     check_changes,
     check_subject,
     namespaces_of,

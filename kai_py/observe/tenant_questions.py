@@ -1,6 +1,13 @@
-"""Questions that a reader with limited rights may ask: only about objects that it may see."""
+"""Questions that a reader with limited rights may ask: about objects that it may see, and how many.
 
-from collections.abc import Iterable
+Simulations are made one after another, each takes up to two minutes, and they are finished also
+after their readers have left; streams stay open. Without a limit a reader who asks again and again
+keeps all others waiting.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
@@ -9,7 +16,10 @@ from kai_py.api.printable import printable
 from kai_py.api.problems import nearest_path
 from kai_py.api.sent_objects import decode_objects
 from kai_py.observe.cluster_view import ClusterView
+from kai_py.observe.http_answers import READER
+from kai_py.observe.http_explanations import OnFound, Suggest
 from kai_py.observe.subject import names_of
+from kai_py.observe.suggestion import NoAnswerError, SuggestionSearch
 from kai_py.observe.visibility import Visibility
 
 DEFAULT_NAMESPACE = "default"
@@ -85,3 +95,40 @@ def not_found_text(view: ClusterView, seen: Visibility | None, subject: Subject,
     problem = "not found" if nearest or subject is Subject.QUEUE else NO_GANG
     meant = f" (did you mean {nearest}?)" if nearest else ""
     return printable(f"{subject} {name[:MAX_NAME]}: {problem}{meant}") + "\n"
+
+
+class ReaderLimits:
+    """What is under way, by reader."""
+
+    def __init__(self, what: str, most: int, most_of_reader: int) -> None:
+        """``what``: the noun for messages, in the plural."""
+        self._what, self._most, self._most_of_reader = what, most, most_of_reader
+        self._counts: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self, request: web.Request) -> Iterator[None]:
+        """Count ``request`` during the block; raises NoAnswerError where there are too many."""
+        known = request.get(READER)
+        reader = "" if known is None else known.name
+        if self._counts.total() >= self._most:
+            raise NoAnswerError(f"there are {self._most} {self._what} already: ask again later")
+        if reader and self._counts[reader] >= self._most_of_reader:
+            raise NoAnswerError(f"you have {self._most_of_reader} {self._what} already")
+        self._counts[reader] += 1
+        try:
+            yield
+        finally:
+            self._counts[reader] -= 1
+            if not self._counts[reader]:
+                del self._counts[reader]
+
+    def limited(self, search: Suggest | None, request: web.Request) -> Suggest | None:
+        """The search for suggestions, as far as the reader of ``request`` may ask for it."""
+        if search is None:
+            return None
+
+        async def ask(gang: str, on_found: OnFound) -> SuggestionSearch:
+            with self.counted(request):
+                return await search(gang, on_found)
+
+        return ask

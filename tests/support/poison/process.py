@@ -15,7 +15,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.explanation import explain_subject
-from kai_py.observe.gang_page import gang_page
+from kai_py.observe.gang_rows import gang_page
 from kai_py.observe.http_api import encode
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.node_details import node_page
