@@ -97,12 +97,7 @@ def _with_detail(head: str, detail: str) -> str:
 
 def not_found(group_resource: str, name: str) -> RequestError:
     """404: no such object."""
-    return RequestError(
-        404,
-        "NotFound",
-        f'{group_resource} "{name}" not found',
-        details=_details(group_resource, name),
-    )
+    return _about(404, "NotFound", group_resource, name, f'{group_resource} "{name}" not found')
 
 
 def no_such_resource() -> RequestError:
@@ -112,22 +107,14 @@ def no_such_resource() -> RequestError:
 
 def already_exists(group_resource: str, name: str) -> RequestError:
     """409: the name is in use."""
-    return RequestError(
-        409,
-        "AlreadyExists",
-        f'{group_resource} "{name}" already exists',
-        details=_details(group_resource, name),
-    )
+    text = f'{group_resource} "{name}" already exists'
+    return _about(409, "AlreadyExists", group_resource, name, text)
 
 
 def conflict(group_resource: str, name: str, why: str) -> RequestError:
     """409: the write does not start from the present state."""
-    return RequestError(
-        409,
-        "Conflict",
-        f'Operation cannot be fulfilled on {group_resource} "{name}": {why}',
-        details=_details(group_resource, name),
-    )
+    text = f'Operation cannot be fulfilled on {group_resource} "{name}": {why}'
+    return _about(409, "Conflict", group_resource, name, text)
 
 
 def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> RequestError:
@@ -150,12 +137,8 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> R
 
 def forbidden(group_resource: str, name: str, why: str) -> RequestError:
     """403: the request is refused."""
-    return RequestError(
-        403,
-        "Forbidden",
-        f'{group_resource} "{name}" is forbidden: {why}',
-        details=_details(group_resource, name),
-    )
+    text = f'{group_resource} "{name}" is forbidden: {why}'
+    return _about(403, "Forbidden", group_resource, name, text)
 
 
 def bad_request(message: str) -> RequestError:
@@ -197,7 +180,8 @@ def not_implemented(what: str) -> RequestError:
     return RequestError(501, "NotImplemented", f"the embedded cluster does not implement {what}")
 
 
-def _details(group_resource: str, name: str) -> Json:
+def _about(code: int, reason: str, group_resource: str, name: str, message: str) -> RequestError:
+    """An error whose details name the object."""
     plural, _, group = group_resource.partition(".")
-    details = {"name": name, "kind": plural}
-    return details | {"group": group} if group else details
+    details = {"name": name, "kind": plural} | ({"group": group} if group else {})
+    return RequestError(code, reason, message, details=details)

@@ -255,7 +255,6 @@ class Client:
         uid: str = "",
         resource_version: str = "",
         grace_seconds: int | None = None,
-        propagation: str = "",
     ) -> None:
         """Delete an object; raises Conflict if it has another uid or resourceVersion than given."""
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -264,7 +263,6 @@ class Client:
             "kind": "DeleteOptions",
             "preconditions": {key: text for key, text in preconditions.items() if text} or None,
             "gracePeriodSeconds": grace_seconds,
-            "propagationPolicy": propagation or None,
         }
         body = {key: option for key, option in options.items() if option is not None}
         path = resource.object(name, namespace)
