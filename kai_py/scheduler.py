@@ -18,12 +18,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kai_py.api.records.core import Pod
 from kai_py.cel.parse import load_grammar
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.executor import Executor
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.config import Configuration
+from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.observe import health
 from kai_py.observe.activity_log import log_decisions, log_queue_change
@@ -137,6 +139,10 @@ class Scheduler:
     def last_view(self) -> ClusterView | None:
         """The last plan with its snapshot; None before the first."""
         return self._observer.view
+
+    def gang_of(self, pod: Pod) -> GangSpec | None:
+        """The gang of a pod in the mirror, None for pods of other schedulers."""
+        return self._planner.builder.gang_of(pod)
 
     def stop(self) -> None:
         """Finish what is under way, then let ``run`` return."""

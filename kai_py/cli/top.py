@@ -16,9 +16,9 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry
@@ -76,9 +76,6 @@ def pressed_keys() -> Iterator[asyncio.Queue[str]]:
         loop.remove_reader(terminal)
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
-
-if TYPE_CHECKING:
-    from kai_py.observe.cluster_view import ClusterView
 
 PIPE_SIZE = (128, 34)
 
@@ -164,18 +161,14 @@ async def _until_first_ends(*tasks: asyncio.Task[Any]) -> None:
 class Top:
     """The observed cluster, and its events since the start."""
 
-    def __init__(self, client: Client, schedulers: Container[str]) -> None:
-        """``schedulers``: names under which pods are the scheduler's."""
+    def __init__(self, client: Client, scheduler: Scheduler) -> None:
+        """``scheduler``: plans without carrying anything out, and does not run yet."""
         self.feed = Feed()
         self.planned = asyncio.Event()
-        self.observer = Observer(client, self._on_event, self._clock)
+        self.observer = Observer(client, scheduler, self._on_event, self._clock)
         self._began = time.monotonic()
-        self._builder = LiveClusterBuilder(
-            self.observer.mirror,
-            self.observer.owners,
-            lambda pod: pod.spec.scheduler_name in schedulers,
-        )
-        self.view: Callable[[], ClusterView | None] = lambda: None
+        self._builder = LiveClusterBuilder(scheduler.mirror, scheduler.gang_of)
+        self._scheduler = scheduler
 
     def note_plan(self, plan: Plan) -> None:
         """Take over shares and reasons of a plan, whose decisions are not carried out."""
@@ -197,7 +190,7 @@ class Top:
 
     async def explain(self, gang: str) -> Explanation | None:
         """What is known of a gang."""
-        view = self.view()
+        view = self._scheduler.last_view
         return Explainer(view.snapshot, view.plan).explain(gang) if view is not None else None
 
     def _clock(self) -> float:
@@ -213,18 +206,25 @@ class Top:
 async def _watching(client: Client, configuration: Configuration) -> AsyncIterator[Top]:
     """Keep ``Top`` up to date during the block."""
     await client.read("/apis", kind="Discovery")
-    top = Top(client, {configuration.scheduler_name, *configuration.scheduler_aliases})
-    metrics = Metrics(CollectorRegistry())
+
+    def note_plan(plan: Plan) -> None:
+        top.note_plan(plan)
+
     scheduler = Scheduler(
-        client, configuration, metrics, identity="kai-py-top", dry_run=True, on_plan=top.note_plan
+        client,
+        configuration,
+        Metrics(CollectorRegistry()),
+        identity="kai-py-top",
+        dry_run=True,
+        on_plan=note_plan,
     )
-    top.view = lambda: scheduler.last_view
+    top = Top(client, scheduler)
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(top.observer.mirror.run())
+        watching = group.create_task(top.observer.events.run())
         planning = group.create_task(scheduler.run())
         try:
             async with asyncio.timeout(READ_SECONDS):
-                await wait_until_read(top.observer.mirror)
+                await wait_until_read(scheduler.mirror)
                 await top.planned.wait()
             yield top
         except TimeoutError:

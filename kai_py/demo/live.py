@@ -71,7 +71,7 @@ class LiveView:
 
     def builder(self, observer: Observer) -> LiveClusterBuilder:
         """A builder for the live view of the observed cluster."""
-        return LiveClusterBuilder(observer.mirror, observer.owners)
+        return LiveClusterBuilder(observer.mirror, observer.gang_of)
 
     def draw(self, cluster: LiveCluster, time: float, *, width: int, height: int) -> RenderableType:
         """The screen at this time of the demo."""

@@ -1,7 +1,7 @@
 """Observes the demo's cluster and publishes its changes as events.
 
-The observer knows only what the API shows to any client, and the scheduler's plans, for queue
-shares (no object carries them) and for the gangs in favour of which pods are evicted.
+The observer knows what the scheduler reads of the API, which pods form a gang, and the plans, for
+queue shares (no object carries them) and for the gangs in favour of which pods are evicted.
 """
 
 import math
@@ -24,12 +24,12 @@ from kai_py.demo.events import (
     QueueGpus,
     QueuesChanged,
 )
-from kai_py.observe.live.membership import OWNER_KINDS, MirroredOwners
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
+from kai_py.scheduler import Scheduler
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
-from kai_py.watch.kinds import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kai_py.watch.kinds import JOBS, PODS, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Kind, define_kind
 
@@ -56,15 +56,6 @@ class ClusterEvent(Record, frozen=True):
 CLUSTER_EVENTS = define_kind(ClusterEvent, "Event", "events", "v1", group="events.k8s.io")
 
 
-OBSERVED: tuple[Kind[Any], ...] = (
-    NAMESPACES,
-    NODES,
-    RESOURCE_SLICES,
-    RESOURCE_CLAIMS,
-    *OWNER_KINDS.values(),
-    PODS,
-    CLUSTER_EVENTS,
-)
 PHASES = {
     "Running": PodChange.RUNNING,
     "Succeeded": PodChange.SUCCEEDED,
@@ -74,20 +65,27 @@ Publish = Callable[[AnyDemoEvent], None]
 
 
 class Observer:
-    """Publishes events; ``clock`` returns their time in seconds."""
+    """Publishes events; ``clock`` returns their time in seconds.
 
-    def __init__(self, client: Client, publish: Publish, clock: Callable[[], float]) -> None:
-        self.mirror = Mirror(client, OBSERVED)
-        self.owners = MirroredOwners(self.mirror)
+    ``mirror`` is the scheduler's; ``events`` mirrors what the scheduler has no use for.
+    """
+
+    def __init__(
+        self, client: Client, scheduler: Scheduler, publish: Publish, clock: Callable[[], float]
+    ) -> None:
+        """The scheduler does not run yet, so nothing is missed."""
+        self.mirror = scheduler.mirror
+        self.events = Mirror(client, (CLUSTER_EVENTS,))
         self.plan = Plan()
+        self.gang_of = scheduler.gang_of
         self._publish = publish
         self._clock = clock
         self._queues: tuple[QueueGpus, ...] = ()
         self._evicted: set[str] = set()
         self.mirror.subscribe(self._pod, PODS)
         self.mirror.subscribe(self._claim, RESOURCE_CLAIMS)
-        self.mirror.subscribe(self._job, *OWNER_KINDS.values())
-        self.mirror.subscribe(self._event, CLUSTER_EVENTS)
+        self.mirror.subscribe(self._job, JOBS)
+        self.events.subscribe(self._event, CLUSTER_EVENTS)
 
     def note_plan(self, plan: Plan) -> None:
         """Take over the scheduler's last plan."""
@@ -116,14 +114,14 @@ class Observer:
         pod = new or old
         assert pod is not None
         for change in pod_changes(old, new):
-            gang = self.owners.gang_of(pod)
+            gang = self.gang_of(pod)
             self._publish(
                 PodChanged(
                     time=self._clock(),
                     change=change,
                     pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
-                    gang=gang.key,
-                    queue=gang.queue,
+                    gang=owner_key(pod) if gang is None else gang.key,
+                    queue="" if gang is None else gang.queue,
                     node=pod.spec.node_name,
                 )
             )
@@ -143,8 +141,8 @@ class Observer:
                     ClaimChanged(time=self._clock(), change=change, claim=name, devices=devices)
                 )
 
-    def _job(self, _kind: Kind[Any], old: Any, new: Any) -> None:
-        if isinstance(new, Job) and is_complete(new) and not (old and is_complete(old)):
+    def _job(self, _kind: Kind[Any], old: Job | None, new: Job | None) -> None:
+        if new is not None and is_complete(new) and not (old and is_complete(old)):
             gang = f"{new.metadata.namespace}/Job/{new.metadata.name}"
             self._publish(JobCompleted(time=self._clock(), gang=gang))
 
@@ -156,7 +154,8 @@ class Observer:
         gang = f"{regarding.namespace}/{regarding.kind}/{regarding.name}"
         if regarding.kind == "Pod":
             pod = self.mirror.objects(PODS).get((regarding.namespace, regarding.name))
-            gang = self.owners.gang_of(pod).key if pod is not None else ""
+            spec = self.gang_of(pod) if pod is not None else None
+            gang = spec.key if spec is not None else owner_key(pod) if pod is not None else ""
         self._publish(
             EventSeen(
                 time=self._clock(),
@@ -169,6 +168,13 @@ class Observer:
                 node=pod.spec.node_name if pod is not None else "",
             )
         )
+
+
+def owner_key(pod: Pod) -> str:
+    """What stands for the gang of a pod of another scheduler: its controller, or itself."""
+    meta = pod.metadata
+    owners = (f"{each.kind}/{each.name}" for each in meta.owner_references if each.controller)
+    return f"{meta.namespace}/{next(owners, f'Pod/{meta.name}')}"
 
 
 def pod_changes(old: Pod | None, new: Pod | None) -> tuple[PodChange, ...]:

@@ -81,23 +81,35 @@ async def demo_cluster(script: Script, *, speed: float) -> AsyncIterator[Embedde
 
 @asynccontextmanager
 async def running_scheduler(
-    cluster: EmbeddedCluster, on_plan: Callable[[Plan], None]
-) -> AsyncIterator[Scheduler]:
-    """A scheduler on the cluster; its failure ends the block."""
+    cluster: EmbeddedCluster, run: "DemoRun"
+) -> AsyncIterator[tuple[Scheduler, Observer]]:
+    """A scheduler on the cluster, observed from its start; its failure ends the block."""
+
+    def note_plan(plan: Plan) -> None:
+        observer.note_plan(plan)
+
     metrics = Metrics(CollectorRegistry())
     async with (
         connect(Anonymous(cluster.url), on_call=metrics.count_call) as client,
         asyncio.TaskGroup() as group,
     ):
         scheduler = Scheduler(
-            client, CONFIGURATION, metrics, identity="kai-py-demo", on_plan=on_plan
+            client,
+            CONFIGURATION,
+            metrics,
+            identity="kai-py-demo",
+            on_plan=note_plan,
         )
+        observer = Observer(client, scheduler, run.publish, run.clock)
+        watching = group.create_task(observer.events.run())
         running = group.create_task(scheduler.run())
         try:
-            yield scheduler
+            await scheduler.mirror.wait_synced()
+            yield scheduler, observer
         finally:
             scheduler.stop()
             await asyncio.wait((running,))
+            watching.cancel()
 
 
 IDLE_POLL_SECONDS = 0.5
@@ -168,8 +180,7 @@ async def run_demo(
         async with (
             demo_cluster(script, speed=options.speed) as cluster,
             connect(Anonymous(cluster.url)) as client,
-            _observing(client, run) as observer,
-            running_scheduler(cluster, observer.note_plan) as scheduler,
+            running_scheduler(cluster, run) as (scheduler, observer),
             _serving(scheduler, client, options),
             _background(watch(run, observer)),
         ):
@@ -207,14 +218,6 @@ async def _run_script(
         for workload in script.workloads:
             await driver.end(workload.name)
         await asyncio.sleep(IDLE_POLL_SECONDS)
-
-
-@asynccontextmanager
-async def _observing(client: Client, run: DemoRun) -> AsyncIterator[Observer]:
-    observer = Observer(client, run.publish, run.clock)
-    async with _background(observer.mirror.run()):
-        await observer.mirror.wait_synced()
-        yield observer
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from kai_py.api.records.node import Node
 from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
+from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
@@ -116,6 +117,10 @@ class SnapshotBuilder:
             self._quarantine.clear_record(kind, record, READING)
         if new is None:
             self._quarantine.forget(reference(kind, record))
+
+    def gang_of(self, pod: Pod) -> GangSpec | None:
+        """The gang of a pod of ours, None for pods of other schedulers."""
+        return self._tables.parsed_pods.gang_of(pod) if self._settings.is_ours(pod) else None
 
     def assume(self, binding: AssumedBinding) -> None:
         """Count a pod as bound, and what goes with the binding as allocated, from now on."""

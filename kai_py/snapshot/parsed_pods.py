@@ -105,6 +105,10 @@ class ParsedPods(PodTable):
         spec = invalid_gang(pod, problem) if ours else None
         return ParsedPod(pod, demand, spec, is_valid=False)
 
+    def gang_of(self, pod: Pod) -> GangSpec:
+        """The gang of a pod as its owners are now; what it depends on is not noted."""
+        return self._identify(pod, self._owners())
+
     def gang_key(self, pod: Pod) -> str:
         """The key of the gang of a pod that has ended; it depends on its owners only."""
         owners = self._owners()

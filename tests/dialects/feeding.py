@@ -70,6 +70,10 @@ class Cluster:
         collection = f"{document['kind'].lower()}s" + ("" if built_in else f".{group}")
         return (collection, namespace, metadata["name"]), decoder(json.dumps(whole).encode())
 
+    def record(self, document: Document) -> Any:
+        """The record of an object that was added."""
+        return self._known[self._decoded(document)[0]]
+
     def snapshot(self, now: float = NOW) -> Snapshot:
         return self.planner.freeze(now)
 

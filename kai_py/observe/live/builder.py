@@ -18,6 +18,7 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.grouping.gang import GangSpec
 from kai_py.observe.cluster_state import in_tree_order
 from kai_py.observe.live.cluster import (
     MAX_SLOTS,
@@ -28,7 +29,6 @@ from kai_py.observe.live.cluster import (
     LiveNode,
     LiveQueue,
 )
-from kai_py.observe.live.membership import Membership
 from kai_py.observe.pending_order import natural
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
@@ -45,31 +45,30 @@ PLUGIN_RESOURCE = re.compile(r"^[^/]+/gpu$")
 class LiveClusterBuilder:
     """Builds views; the only state kept is the slots of plugin pods.
 
-    Gangs are of pods that ``is_ours`` takes; GPUs of others are shown as used.
+    GPUs of pods of other schedulers are shown as used.
     """
 
     def __init__(
         self,
         mirror: Mirror,
-        membership: Membership,
-        is_ours: Callable[[Pod], bool] = lambda _pod: True,
+        gang_of: Callable[[Pod], GangSpec | None],
     ) -> None:
+        """``gang_of``: the gang of a pod, None for pods of other schedulers."""
         self._mirror = mirror
-        self._membership = membership
-        self._is_ours = is_ours
+        self._gang_of = gang_of
         self._plugin_places: dict[str, tuple[int, ...]] = {}
 
     def build(self, plan: Plan) -> LiveCluster:
         """The cluster as mirrored now; shares and reasons are those of ``plan``."""
         pods = list(self._mirror.objects(PODS).values())
-        gangs = {pod.metadata.uid: self._membership.gang_of(pod) for pod in pods}
-        keys = {uid: gang.key for uid, gang in gangs.items()}
-        queues = {gang.key: gang.queue for gang in gangs.values()}
+        gangs = {pod.metadata.uid: self._gang_of(pod) for pod in pods}
+        keys = {uid: gang.key if gang is not None else "" for uid, gang in gangs.items()}
+        queues = {gang.key: gang.queue for gang in gangs.values() if gang is not None}
         return LiveCluster(
             nodes=self._nodes(pods, keys),
             queues=tuple(_queue(share, depth) for depth, share in in_tree_order(plan.queues)),
             gangs=_gangs(
-                filter(self._is_ours, pods),
+                [pod for pod in pods if keys[pod.metadata.uid]],
                 keys,
                 queues,
                 {each.gang: each.stage.value for each in plan.unplaced},

@@ -44,13 +44,11 @@ class Objects:
         return {(each.metadata.namespace, each.metadata.name): each for each in records}
 
 
-class ByPrefix:
+def by_prefix(pod):
     """Pods belong to the gang named before the dash."""
-
-    def gang_of(self, pod):
-        name = pod.metadata.name.partition("-")[0]
-        owner = Owner("batch/v1", "Job", "default", name, name)
-        return GangSpec(f"default/Job/{name}", owner, "queue", Subgroup())
+    name = pod.metadata.name.partition("-")[0]
+    owner = Owner("batch/v1", "Job", "default", name, name)
+    return GangSpec(f"default/Job/{name}", owner, "queue", Subgroup())
 
 
 def node(name, rack="", **allocatable):
@@ -100,7 +98,7 @@ def claim(name, pool, *devices, user):
 
 
 def picture(mirror, gatherer=None):
-    return (gatherer or LiveClusterBuilder(mirror, ByPrefix())).build(Plan())
+    return (gatherer or LiveClusterBuilder(mirror, by_prefix)).build(Plan())
 
 
 def slots(mirror):
@@ -155,7 +153,7 @@ def test_plugin_pods_keep_their_places():
         nodes=[node("n", **{"nvidia.com_gpu": 4})],
         pods=[pod("a-0", plugin=1), pod("b-0", plugin=2)],
     )
-    gatherer = LiveClusterBuilder(first, ByPrefix())
+    gatherer = LiveClusterBuilder(first, by_prefix)
     a, b = (GpuSlot(GpuState.RUNNING, f"default/Job/{name}") for name in "ab")
     assert picture(first, gatherer).nodes[0].slots == (a, b, b, FREE)
     first.kinds["pods"] = [pod("a-0", phase="Succeeded", plugin=1), pod("b-0", plugin=2)]
@@ -167,7 +165,7 @@ def test_a_node_may_lose_gpus_that_pods_have():
         nodes=[node("n", **{"nvidia.com_gpu": 4})],
         pods=[pod("a-0", plugin=2), pod("b-0", plugin=2)],
     )
-    builder = LiveClusterBuilder(mirror, ByPrefix())
+    builder = LiveClusterBuilder(mirror, by_prefix)
     a, b = (GpuSlot(GpuState.RUNNING, f"default/Job/{name}") for name in "ab")
     assert picture(mirror, builder).nodes[0].slots == (a, a, b, b)
     mirror.kinds["nodes"] = [node("n", **{"nvidia.com_gpu": 3})]
@@ -179,7 +177,7 @@ def test_a_node_may_lose_gpus_that_pods_have():
 def test_a_pod_takes_the_place_of_one_that_terminates():
     terminating, starting = pod("a-0", plugin=1, leaving=True), pod("b-0", plugin=1)
     mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 1})], pods=[terminating, starting])
-    builder = LiveClusterBuilder(mirror, ByPrefix())
+    builder = LiveClusterBuilder(mirror, by_prefix)
     assert picture(mirror, builder).nodes[0].slots[0].gang == "default/Job/a"
     mirror.kinds["pods"] = [starting]
     assert picture(mirror, builder).nodes[0].slots[0].gang == "default/Job/b"
@@ -192,7 +190,7 @@ def test_of_an_absurd_number_of_gpus_some_are_drawn():
 
 def test_nothing_is_kept_of_pods_that_are_gone():
     mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 1})], pods=[pod("a-0", plugin=1)])
-    builder = LiveClusterBuilder(mirror, ByPrefix())
+    builder = LiveClusterBuilder(mirror, by_prefix)
     picture(mirror, builder)
     mirror.kinds["pods"] = []
     picture(mirror, builder)
@@ -221,6 +219,6 @@ def test_gangs_count_their_pods():
 
 def test_pods_of_other_schedulers_are_no_gangs_but_use_gpus():
     mirror = Objects(nodes=[node("n", **{"nvidia.com_gpu": 1})], pods=[pod("a-0", plugin=1)])
-    builder = LiveClusterBuilder(mirror, ByPrefix(), lambda _pod: False)
+    builder = LiveClusterBuilder(mirror, lambda _pod: None)
     seen = picture(mirror, builder)
     assert (seen.gangs, seen.used) == ((), 1)
