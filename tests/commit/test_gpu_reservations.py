@@ -183,7 +183,9 @@ async def test_no_reservation_is_made_after_another_of_the_pod_has_failed(cluste
     assert [pod["metadata"]["name"] for pod in kept(cluster)] == [refused["metadata"]["name"]]
 
 
-def upkeep(cluster, groups, *, in_use=(), events=None, stale="", evictions=None):
+def upkeep(
+    cluster, groups, *, in_use=(), events=None, stale="", evictions=None, scheduler=SCHEDULER
+):
     async def catch_up():
         return stale
 
@@ -196,7 +198,7 @@ def upkeep(cluster, groups, *, in_use=(), events=None, stale="", evictions=None)
         event_writer=events or Told(),
         evictions=evictions or cluster.evictions(),
         count=lambda _outcome: None,
-        scheduler_names={SCHEDULER},
+        scheduler_names={scheduler},
     )
 
 
@@ -282,6 +284,23 @@ async def test_pods_whose_gpu_is_not_reserved_any_more_are_evicted(cluster, grou
     assert "the pod is evicted" in note
     left = cluster.pod("a")
     assert left is None or left.metadata.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("why", ["of another scheduler", "never told its GPU", "terminating"])
+async def test_other_pods_are_not_evicted_for_their_gpu(cluster, groups, why):
+    await bind(cluster, groups, sharing(cluster))
+    [pod] = reserved(cluster)
+    now = DeleteOptions(grace_seconds=0)
+    delete(cluster.api, PODS, pod["metadata"]["name"], RESERVATION, now)
+    if why == "never told its GPU":
+        mark(cluster, cluster.api.find(PODS, "a", NAMESPACE), annotations={})
+    if why == "terminating":
+        delete(cluster.api, PODS, "a", NAMESPACE, DeleteOptions(grace_seconds=30))
+    events = Told()
+    scheduler = "other" if why == "of another scheduler" else SCHEDULER
+    await passes(upkeep(cluster, groups, events=events, scheduler=scheduler), 3)
+    assert events.notes == []
+    assert (cluster.pod("a").metadata.deletion_timestamp is None) is (why != "terminating")
 
 
 CALLS = 8

@@ -201,16 +201,30 @@ def _request(option):
     return request
 
 
+DEVICE = {
+    "a": (0,), "zero": True, "share": False, "m": None, "min": None, "consumes": {},
+    "tainted": False, "whole": False, "held": 0,
+}  # fmt: skip
+OPTION = {
+    "name": "r0", "class": "any", "mode": "ExactCount", "count": 1, "admin": False,
+    "ask": None, "tolerates": False,
+}  # fmt: skip
+
+
 def crowded(devices, wanted):
     """``wanted`` of ``devices`` identical devices."""
-    device = {
-        "a": (0,), "zero": True, "share": False, "m": None, "min": None, "consumes": {},
-        "tainted": False, "whole": False, "held": 0,
-    }  # fmt: skip
-    option = {
-        "name": "r0", "class": "any", "mode": "ExactCount", "count": wanted, "admin": False,
-        "ask": None, "tolerates": False,
-    }  # fmt: skip
-    claim = {"requests": [{"name": "r0", "options": [option]}], "constraints": []}
-    found = [{**device, "name": f"x{index}"} for index in range(devices)]
-    return Naive(found, {"s0": {"c": 1}, "s1": {"c": 1}}, [claim])
+    return _of_identical(devices, {}, [{"count": wanted}])
+
+
+def crowded_shares(devices, asks, capacity):
+    """A claim for each of ``asks``, of devices that share ``capacity`` each."""
+    return _of_identical(devices, {"share": True, "m": capacity}, [{"ask": ask} for ask in asks])
+
+
+def _of_identical(devices, device, options):
+    claims = [
+        {"requests": [{"name": "r0", "options": [{**OPTION, **each}]}], "constraints": []}
+        for each in options
+    ]
+    found = [{**DEVICE, **device, "name": f"x{index}"} for index in range(devices)]
+    return Naive(found, {"s0": {"c": 1}, "s1": {"c": 1}}, claims)

@@ -9,7 +9,7 @@ from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError
 from tests.support.examples import examples
 
-from .instances import CLASSES, as_objects, crowded, questions
+from .instances import CLASSES, as_objects, crowded, crowded_shares, questions
 from .naive import Fatal
 
 NODE = Node(metadata=ObjectMeta(name="n"))
@@ -95,3 +95,20 @@ def test_one_device_too_few_is_found_out_by_counting():
     )
     answer = allocate(claims, NODE, inventory, state, CLASSES, budget=100)
     assert isinstance(answer, Infeasible)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        pytest.param([2] * 25, id="two to a device"),
+        pytest.param([*range(1, 6)] * 4 + [1], id="more than all have"),
+    ],
+)
+def test_shares_that_do_not_fit_together_are_found_out_by_counting(asks):
+    devices = 12
+    question = crowded_shares(devices, asks, 5)
+    claims, inventory, state = as_objects(question, choice=AllocationStrategy.FIRST_FIT)
+    answer = allocate(claims, NODE, inventory, state, CLASSES, budget=200)
+    assert isinstance(answer, Infeasible)
+    fewer = allocate(claims[:-1], NODE, inventory, state, CLASSES, budget=10_000)
+    assert isinstance(fewer, Allocation)

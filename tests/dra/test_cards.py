@@ -1,5 +1,6 @@
 """Cards of which nothing is left look alike, whatever is held of them, and change no answer."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,9 +9,11 @@ from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator
-from kai_py.dra.device_state import DeviceState
+from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
 from tests.support.records import from_json
 
@@ -94,3 +97,16 @@ def test_what_is_held_of_a_spent_card_makes_no_difference():
     assert numbers[0] == numbers[1] != numbers[2]
     small = fleet.count_fits([claim("small")], NODES, state, limit=9)
     assert small.tolist() == [4, 4, 5]
+
+
+@pytest.mark.parametrize(("held", "best"), [(0, 1), (1, 0), (2, 3), (3, 2)])
+def test_a_small_part_is_taken_where_the_large_one_is_lost_anyway(held, best):
+    """Of a large part only one of two slots is gone; it is lost nevertheless."""
+    inventory = Inventory.of(slices("n0", cards=1))
+    state = DeviceState(inventory.device)
+    taken = DeviceID("gpu.example.com", "n0", f"0-small-{held}")
+    set_device_allocation(state, taken, DeviceAllocation(exclusive_holders=1))
+    answer = allocate([claim("small")], NODES[0], inventory, state, CLASSES)
+    assert isinstance(answer, Allocation)
+    [result] = answer.allocations[0].devices.results
+    assert result.device == f"0-small-{best}"

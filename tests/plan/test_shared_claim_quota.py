@@ -46,6 +46,14 @@ def test_a_claim_counts_whichever_pod_of_the_gang_came_first(names, maximum):
     assert len(started) == (3 if maximum == 4 else 0)
 
 
+@pytest.mark.parametrize("names", list(itertools.permutations(("a", "b", "c"))))
+@pytest.mark.parametrize(("maximum", "starts"), [(3, False), (4, True)])
+def test_pods_that_start_together_pay_for_their_claim_once(names, maximum, starts):
+    owner = job("j", 3, queue="team")
+    world = used_up(maximum, claim("held", 2), owner, *sharing(owner, names))
+    assert len(placed(world.plan())) == (3 if starts else 0)
+
+
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 @pytest.mark.parametrize("how", ["gated", "waits"])
 def test_a_pod_that_cannot_start_does_not_pay_for_one_that_can(names, how):
