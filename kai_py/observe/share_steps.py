@@ -90,7 +90,8 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
 
 def _demand(quota: Quota, row: int, queue: int) -> float:
     """What counts as demand of a queue."""
-    counted = counted_demand(quota.demand[row], quota.infeasible[row])
+    excluded = quota.infeasible[row] + quota.incomplete[row]
+    counted = counted_demand(quota.demand[row], excluded)
     return float(counted[queue])
 
 

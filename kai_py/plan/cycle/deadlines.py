@@ -9,6 +9,7 @@ The clock alone ends
 - the backoff of a gang that failed
 - the time before nodes are reserved for a gang
 - the time that terminating pods usually take, and that for which a failed device is avoided
+- the time for which evicted pods that are to be created again count as demand
 - while a gang is pending, the min runtime of a running one
 - what the last cycle waits for (``CycleMemory.wake_at``): pods to end, protections by
   ``eviction_limits``, gangs to get ready, checkpoints, the fallback from spot nodes
@@ -46,6 +47,7 @@ def next_deadline(
         failed = (*memory.backoffs.values(), *memory.extension_backoffs.values())
         moments += [each.until for each in failed]
         moments += [] if memory.wake_at is None else [memory.wake_at]
+        moments.append(memory.incomplete.counts_until)
         after = settings.loss_rules.reserve_after
         moments += [
             snapshot.gangs[key].waiting_since + after for key in (snapshot.pending if after else ())

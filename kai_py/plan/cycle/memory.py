@@ -13,6 +13,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
 from kai_py.plan.cycle.left_out import LeftOut, queue_problems
 from kai_py.plan.cycle.settled import SettledCycle, SettledGang
+from kai_py.plan.explain.incomplete_demand import IncompleteDemand
 from kai_py.plan.explain.infeasible_demand import InfeasibleDemand
 from kai_py.plan.extensions import Extensions, queue_key
 from kai_py.plan.observations import ObjectProblem
@@ -62,6 +63,7 @@ class CycleMemory:
     stranding: Stranding = field(default_factory=Stranding)
     fair_shares: FairShareCache = field(default_factory=FairShareCache)
     infeasible: InfeasibleDemand = field(default_factory=InfeasibleDemand)
+    incomplete: IncompleteDemand = field(default_factory=IncompleteDemand)
     empty_nodes: EmptyNodes = field(default_factory=EmptyNodes)
     pending: PendingGangs = field(default_factory=PendingGangs)
     search_inputs: InputsHistory = field(default_factory=InputsHistory)

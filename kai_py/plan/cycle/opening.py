@@ -216,10 +216,13 @@ def _quota(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, parts: OptionalParts
 ) -> Quota:
     """Queues and fair shares; what queues were served is carried forward to now."""
-    infeasible = NOTHING
+    infeasible = incomplete = non_preemptible = NOTHING
     if settings.rules.counted_demand is CountedDemand.FEASIBLE:
         with parts.part("infeasible demand"):
             infeasible = memory.infeasible.of(snapshot, memory.devices, memory.empty_nodes)
+        with parts.part("incomplete demand"):
+            incomplete = memory.incomplete.of(snapshot, memory.evictions, memory.infeasible)
+            non_preemptible = memory.incomplete.non_preemptible
     quota = quota_of(
         snapshot,
         settings.rules,
@@ -228,6 +231,8 @@ def _quota(
         memory.history,
         cache=memory.fair_shares,
         infeasible=infeasible,
+        incomplete=incomplete,
+        non_preemptible=non_preemptible,
     )
     if settings.loss_rules != NO_LOSS_RULES:
         with parts.part("served shares"):

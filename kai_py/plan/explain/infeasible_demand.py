@@ -52,6 +52,11 @@ class InfeasibleDemand:
     gangs: frozenset[str] = frozenset()
     """Keys of the gangs none of whose pending pods can ever run."""
 
+    def concerns(self, key: str) -> bool:
+        """Whether any pending pod of the gang can never run."""
+        known = self._by_gang.get(key)
+        return known is not None and bool(known[1])
+
     def of(
         self, snapshot: Snapshot, devices: ClusterDevices, empty_nodes: EmptyNodes
     ) -> Mapping[str, Charge]:

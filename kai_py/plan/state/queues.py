@@ -10,7 +10,7 @@ change. Comparing the inputs costs O(resources x queues).
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -103,6 +103,8 @@ class Quota:
     shared_claims: SharedClaims
     infeasible: Floats
     """(resources, queues) the part of ``demand`` that can never be served, and does not count."""
+    incomplete: Floats
+    """(resources, queues) the part of it that cannot be served yet, and does not count, either."""
     leaving: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     """(resources, queues) what of the allocated amounts terminating pods are about to leave."""
     problems: tuple[QueueProblem, ...] = ()
@@ -252,10 +254,14 @@ def quota_of(
     *,
     cache: FairShareCache | None = None,
     infeasible: Mapping[str, Mapping[str, float]] = NOTHING,
+    incomplete: Mapping[str, Mapping[str, float]] = NOTHING,
+    non_preemptible: Mapping[str, Mapping[str, float]] = NOTHING,
 ) -> Quota:
     """The queues of a snapshot with their fair shares; with a ``history``, past usage counts.
 
-    ``infeasible``: by queue, requests that do not count as demand (``InfeasibleDemand``).
+    ``infeasible``, ``incomplete``: by queue, requests that do not count as demand
+    (``InfeasibleDemand``, ``IncompleteDemand``); ``non_preemptible``: requests of pending pods that
+    count only as far as their queue deserves them.
     ``cache``: results of the cycle before. ``device_gpus``: (nodes,) GPUs in ResourceSlices; where
     a node also reports device plugin GPUs both are the same cards, so the larger number counts.
     """
@@ -263,29 +269,21 @@ def quota_of(
     queues, problems = cached.tree(snapshot.queues, resources)
     problems = (*problems, *selector_problems(snapshot.queues))
     positions = {name: row for row, name in enumerate(resources)}
-    empty = np.zeros((len(resources), len(queues)))
-    tables = tuple(empty.copy() for _ in range(5))
-    own, demand, non_preemptible, leaving, never = tables
-    sums = (
-        snapshot.queue_allocated,
-        snapshot.queue_requested,
-        snapshot.queue_non_preemptible,
-        snapshot.queue_leaving,
-        infeasible,
-    )
-    for table, amounts in zip(tables, sums, strict=True):
-        for queue, charge in amounts.items():
-            _add_charge(table, queues, positions, queue, charge)
+    table = partial(_table, queues, positions)
+    own, demand = table(snapshot.queue_allocated), table(snapshot.queue_requested)
+    fixed, leaving = table(snapshot.queue_non_preemptible), table(snapshot.queue_leaving)
+    never, not_yet, to_be_fixed = map(table, (infeasible, incomplete, non_preemptible))
     totals = cached.totals.of(snapshot, resources, accounting, device_gpus)
-    demand, never = queues.subtree_sums(demand), queues.subtree_sums(never)
+    not_yet += np.clip(fixed + to_be_fixed - queues.deserved, 0.0, to_be_fixed)
+    demand, never, not_yet = map(queues.subtree_sums, (demand, never, not_yet))
     allocated = queues.subtree_sums(own)
     past = _past_fractions(history, snapshot, queues, resources, allocated=allocated, total=totals)
-    shares = cached.compute(queues, totals, counted_demand(demand, never), rules, past)
+    shares = cached.compute(queues, totals, counted_demand(demand, never + not_yet), rules, past)
     usage = QueueUsage(
         queues=queues,
         total=totals,
         allocated=allocated,
-        non_preemptible=queues.subtree_sums(non_preemptible),
+        non_preemptible=queues.subtree_sums(fixed),
         fair=shares.fair,
     )
     return Quota(
@@ -296,6 +294,7 @@ def quota_of(
         rules=rules,
         shared_claims=SharedClaims(snapshot, usage, positions),
         infeasible=never,
+        incomplete=not_yet,
         leaving=queues.subtree_sums(leaving),
         problems=problems,
         past_usage=history.records(snapshot.now) if isinstance(history, UsageHistory) else {},
@@ -327,9 +326,9 @@ def _past_fractions(
     )
 
 
-def counted_demand(demand: Floats, infeasible: Floats) -> Floats:
+def counted_demand(demand: Floats, excluded: Floats) -> Floats:
     """(quota resources, queues) the demand that counts; what is left by rounding alone is none."""
-    left: Floats = np.maximum(demand - infeasible, 0.0)
+    left: Floats = np.maximum(demand - excluded, 0.0)
     left[left <= ROUNDING * demand] = 0.0
     return left
 
@@ -337,6 +336,16 @@ def counted_demand(demand: Floats, infeasible: Floats) -> Floats:
 def _counted_resources(snapshot: Snapshot) -> tuple[str, ...]:
     named = {name for queue in snapshot.queues for name in (*queue.deserved, *queue.max)}
     return (*ALWAYS_COUNTED, *sorted(named - set(ALWAYS_COUNTED)))
+
+
+def _table(
+    queues: QueueTable, positions: Mapping[str, int], charges: Mapping[str, Mapping[str, float]]
+) -> Floats:
+    """(resources, queues) the charges by queue, without those of the queues below."""
+    table = np.zeros((len(positions), len(queues)))
+    for queue, charge in charges.items():
+        _add_charge(table, queues, positions, queue, charge)
+    return table
 
 
 def _add_charge(
