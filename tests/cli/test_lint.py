@@ -120,4 +120,4 @@ def test_a_kustomization_is_no_object_without_a_name(tmp_path, capsys):
     )
     code, out, _ = run(capsys, tmp_path)
     assert code == 0
-    assert "hint: is read by kustomize alone: check what kubectl kustomize prints" in out
+    assert "kustomization.yaml" not in out

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from kai_py.api.manifests import is_for_kustomize
 from kai_py.api.model import NAME_PATTERN
 from kai_py.api.problems import FieldPath
 from kai_py.lint.finding import Finding
@@ -51,9 +50,7 @@ def identity(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             yield manifest.error((key,), f"must be a string, is {value!r}")
     metadata = mapping_at(manifest.value, "metadata")
     name = metadata.get("name")
-    if is_for_kustomize(manifest.value):
-        yield manifest.hint((), "is read by kustomize alone: check what kubectl kustomize prints")
-    elif name is None and "generateName" not in metadata:
+    if name is None and "generateName" not in metadata:
         yield manifest.error(("metadata",), "has no name")
     elif name is not None and not _is_name(name, manifest.group):
         message = f"{name!r} is not a valid name: lower-case letters, digits, '-' and '.' only"

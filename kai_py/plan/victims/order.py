@@ -46,11 +46,15 @@ class VictimPool:
         """What evicting the units costs; kept, as lost work is computed once per unit."""
         return EvictionCosts(self._state, by_others=self._by_others)
 
-    @cached_property
+    @property
     def for_others(self) -> "VictimPool":
         """The candidates for gangs of other queues."""
         if self._by_others or not self._state.eviction_limits.tells_apart:
-            return self
+            return self  # not kept: with itself as a field it would outlive the cycle
+        return self._of_others
+
+    @cached_property
+    def _of_others(self) -> "VictimPool":
         return VictimPool(self._state, by_others=True)
 
     def queues(self) -> list[int]:
