@@ -9,7 +9,7 @@ objects. Nothing that an object says is changed.
 - Host ports of pods on the host's network, requests where a pod has only limits, and what new pods
   get from PriorityClasses, RuntimeClasses and LimitRanges.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
-  controllers of the embedded cluster make them.
+  controllers of the embedded cluster make them, as many as a HorizontalPodAutoscaler allows.
 - The status of PodDisruptionBudgets, and the priority of PodGroups of Kubernetes.
 - Claims of pods and PodGroups that name a ResourceClaimTemplate, and of ephemeral volumes; volume
   claims that name no class have the default one, and are bound unless the scheduler binds them.
@@ -29,6 +29,7 @@ from kai_py.embedded.controllers.claims import claim_from_template, volume_claim
 from kai_py.embedded.documents import is_finished
 from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
+from kai_py.simulate.horizontal_scaling import bound_replicas
 from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests
 from kai_py.simulate.new_pods import complete_group, complete_pod, create_surroundings
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
@@ -60,6 +61,7 @@ def complete_objects(
     _complete_namespaces(found)
     _add_uids(found)
     _add_owners(found)
+    bound_replicas(found, [key for key, _ in _never_applied(found)])
     workloads, clock = _never_applied(found), SimulatedClock(now)
     cluster = EmbeddedCluster(clock=clock, kubelet=False)
     cluster.start()

@@ -200,6 +200,60 @@ def test_a_pod_group_has_the_priority_of_its_class():
     assert evicted(found) == ["default/low"]
 
 
+def deployment(replicas, **meta):
+    template = pod("unused")
+    template["spec"]["containers"][0]["image"] = "i"
+    labels = template["metadata"]["labels"]
+    counted = {} if replicas == "unset" else {"replicas": replicas}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", **meta},
+        "spec": {
+            **counted,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+
+
+def autoscaler(version="v2", target="apps/v1", **bounds):
+    return {
+        "apiVersion": f"autoscaling/{version}",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "scale"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": target, "kind": "Deployment", "name": "web"},
+            **bounds,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("replicas", "scaling", "pods"),
+    [
+        ("unset", {"minReplicas": 3, "maxReplicas": 4}, 3),
+        (None, {"minReplicas": 3, "maxReplicas": 4, "version": "v1"}, 3),
+        (4, {"minReplicas": 1, "maxReplicas": 2}, 2),
+        (2, {"maxReplicas": 4}, 2),
+        (0, {"minReplicas": 3, "maxReplicas": 4}, 0),
+        (1, {"minReplicas": 3, "maxReplicas": 4, "target": "example.com/v1"}, 1),
+        (1, {"minReplicas": "3", "maxReplicas": 4}, 1),
+        (1, {"minReplicas": 3}, 1),
+        (1, {"minReplicas": 3, "maxReplicas": 4, "scaleTargetRef": "web"}, 1),
+    ],
+)
+def test_an_autoscaler_bounds_the_replicas_of_its_target(replicas, scaling, pods):
+    found = plan(node("n0"), QUEUE, deployment(replicas), autoscaler(**scaling))
+    assert len(found["placements"]) == pods
+
+
+def test_an_autoscaler_does_not_scale_what_a_cluster_has():
+    applied = deployment(1, uid="u")
+    found = plan(node("n0"), QUEUE, applied, autoscaler(minReplicas=3, maxReplicas=4))
+    assert found["placements"] == []
+
+
 def budget(**fields):
     return {
         "apiVersion": "policy/v1",
