@@ -10,6 +10,7 @@ from kai_py.api.records.record import Record
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.errors import RequestError
+from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, with_limits
 from kai_py.embedded.resources import (
     DEPLOYMENTS,
     JOBS,
@@ -99,7 +100,8 @@ class _Made:
         if self._pods + pods > MAX_PODS:
             return f"requests {pods:,} pods: at most {MAX_PODS:,} in all are created"
         meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
-        manifest = with_spec(document, UNTIL_PODS_END.get(key.kind, {}))
+        template = _with_limits(document["spec"]["template"])
+        manifest = with_spec(document, {**UNTIL_PODS_END.get(key.kind, {}), "template": template})
         if document["spec"].get("managedBy") == JOB_CONTROLLER:
             manifest = with_spec(manifest, {"managedBy": None})
         try:
@@ -157,6 +159,13 @@ class _Made:
         kinds = (REPLICA_SETS, PODS, VOLUME_CLAIMS)
         listed = [each for kind in kinds for each in self._cluster.api.list(kind)]
         return [each for each in listed if each["metadata"]["uid"] not in self._uids]
+
+
+def _with_limits(template: Document) -> Document:
+    """The template with limits for GPUs that are only requested, as for pods in files."""
+    spec = template.get("spec") or {}
+    lists = {name: list(map(with_limits, spec[name])) for name in CONTAINER_LISTS if spec.get(name)}
+    return with_spec(template, lists)
 
 
 def _pods_of(workload: Document) -> int:

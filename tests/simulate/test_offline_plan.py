@@ -38,6 +38,18 @@ def test_a_job_that_the_server_would_refuse_is_rejected():
     assert [each["pod"] for each in found["placements"]] == ["default/a"]
 
 
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_gpus_that_pods_of_a_job_only_request_count_as_limited(field):
+    given = job("train", 4)
+    spec = given["spec"]["template"]["spec"]
+    requests = {"nvidia.com/gpu": "2", "cpu": "1"}
+    spec[field] = [{"name": "x", "image": "i", "resources": {"requests": requests}}]
+    found = plan(node("n0", gpus=8), QUEUE, given)
+    assert (len(found["placements"]), found["rejected"]) == (4, [])
+    found = plan(node("n0", gpus=7), QUEUE, given)
+    assert (found["placements"], found["rejected"]) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("fields", "started"),
     [

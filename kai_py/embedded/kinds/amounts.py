@@ -73,6 +73,18 @@ def missing_limits(resources: Json, path: str) -> list[FieldError]:
     ]
 
 
+def with_limits(container: Json) -> Json:
+    """The container with a limit for each request that needs one and has none."""
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    missing = {
+        n: each for n, each in requests.items() if n not in limits and not _may_overcommit(n)
+    }
+    if not missing:
+        return container
+    return {**container, "resources": {**resources, "limits": {**limits, **missing}}}
+
+
 def _value_errors(
     amounts: Mapping[str, str | int | float | None], path: str
 ) -> Iterator[FieldError]:
