@@ -6,7 +6,7 @@ disruption budgets are enforced here as well.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -21,7 +21,9 @@ from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
+from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import (
+    admitted_pod,
     created_claim,
     extended_resource_status,
     protected_claim,
@@ -56,19 +58,23 @@ def execute(plan: Plan, api: ApiServer, builder: SnapshotBuilder, wake: Callable
     for job in suspended.values():
         _suspend(job, api)
     for request in plan.checkpoints:
-        for pod in request.pods:
-            _annotate(pod, {CHECKPOINT_BY_KEY: format_time(request.by)}, api)
+        asked = partial(with_annotations, annotations={CHECKPOINT_BY_KEY: format_time(request.by)})
+        _edit_pods(request.pods, asked, api)
+    for admission in plan.admissions:
+        _edit_pods(admission.pods, admitted_pod, api)
     for eviction in plan.evictions:
         if not eviction.suspend:
             _evict(eviction, api, builder, wake)
 
 
-def _annotate(pod: PodRef, annotations: Mapping[str, str], api: ApiServer) -> None:
-    try:
-        change = partial(with_annotations, annotations=annotations)
-        api.edit(PODS, pod.name, pod.namespace, change)
-    except RequestError as error:
-        log.info("pod %s: %s", pod, error.message)
+def _edit_pods(
+    pods: Iterable[PodRef], change: Callable[[Document], Document], api: ApiServer
+) -> None:
+    for pod in pods:
+        try:
+            api.edit(PODS, pod.name, pod.namespace, change)
+        except RequestError as error:
+            log.info("pod %s: %s", pod, error.message)
 
 
 def _resume(

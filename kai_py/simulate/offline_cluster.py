@@ -3,16 +3,16 @@
 There is no API server and there are no controllers: what a plan decides happens at once, and
 nothing else does. Placed pods run, evicted pods are gone with their claims; terminating pods, and
 what claims hold for pods that have ended, are gone after the first cycle. Nothing makes new pods
-for those that were evicted.
+for those that were evicted; a Job that is suspended waits until it is resumed.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import Pod
 from kai_py.api.records.partial import read_partly
 from kai_py.api.records.resource_versions import allocation_document
@@ -21,15 +21,18 @@ from kai_py.api.times import format_time
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.plan.plan import Admission, ClaimToCreate, Eviction, GangPlacement, Placement, Plan
+from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_budgets import BUDGET, spent_budget
 from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
+    admitted_pod,
     created_claim,
     extended_resource_status,
+    resumed_job,
+    suspended_job,
     volume_claimed,
     with_consumer,
     with_gpu_share,
@@ -84,8 +87,8 @@ class OfflineCluster:
             self.planner.builder.nominate(nomination.pod.uid, nomination.node, self._now)
         for eviction in plan.evictions:
             self._evict(eviction)
-        for admission in plan.admissions:
-            self._admit(admission)
+        for pod in (pod for admission in plan.admissions for pod in admission.pods):
+            self._write(_pod_key(pod), admitted_pod(self._documents[_pod_key(pod)]))
         terminating = [
             key
             for key, document in self._documents.items()
@@ -163,7 +166,7 @@ class OfflineCluster:
 
     def _start(self, gang: GangPlacement) -> None:
         if gang.resume:
-            self._set_suspend(gang.owner, suspend=False)
+            self._edit_job(gang.owner, resumed_job)
             return
         for placement in gang.pods:
             self._place(placement)
@@ -221,7 +224,8 @@ class OfflineCluster:
 
     def _evict(self, eviction: Eviction) -> None:
         if eviction.suspend:
-            self._set_suspend(eviction.owner, suspend=True)
+            suspended_at = format_time(self._now)
+            self._edit_job(eviction.owner, partial(suspended_job, suspended_at=suspended_at))
         key = _pod_key(eviction.pod)
         if key in self._documents:
             self._spend_budgets(key)
@@ -278,19 +282,11 @@ class OfflineCluster:
         keys = (_claim_key(ClaimRef(pod.namespace, str(name), "")) for name in names if name)
         return [key for key in dict.fromkeys(keys) if key in self._documents]
 
-    def _admit(self, admission: Admission) -> None:
-        for pod in admission.pods:
-            key = _pod_key(pod)
-            document = self._documents[key]
-            gates = document["spec"].get("schedulingGates") or ()
-            left = [each for each in gates if each.get("name") != ADMISSION_GATE]
-            self._write(key, with_spec(document, {"schedulingGates": left}))
-
-    def _set_suspend(self, owner: Owner, *, suspend: bool) -> None:
+    def _edit_job(self, owner: Owner, change: Callable[[Document], Document]) -> None:
         key = ObjectKey("batch", "Job", owner.namespace, owner.name)
         document = self._documents.get(key)
         if document is not None:
-            self._write(key, with_spec(document, {"suspend": suspend}))
+            self._write(key, change(document))
 
 
 def _partly(kind: Kind[Any], decode: Decode[Any], document: Document) -> Any | None:

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 
 from kai_py.api.gpu_share import shared_gpu_metadata
+from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.references import ClaimRef
+from kai_py.embedded.documents import lookup
 from kai_py.plan.plan import ClaimToCreate, Placement
 from kai_py.simulate.objects import Document
 
@@ -25,9 +27,16 @@ def with_annotations(document: Document, annotations: Mapping[str, str]) -> Docu
     return {**document, "metadata": {**meta, "annotations": written}}
 
 
+def admitted_pod(pod: Document) -> Document:
+    """The pod without the scheduler's own scheduling gate."""
+    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+    left = [each for each in gates if each.get("name") != ADMISSION_GATE]
+    return with_spec(pod, {"schedulingGates": left})
+
+
 def suspended_job(job: Document, suspended_at: str) -> Document:
     """``job`` as the scheduler suspends it."""
-    scheduler = job["spec"]["template"]["spec"].get("schedulerName", "")
+    scheduler = lookup(job, "spec.template.spec.schedulerName") or ""
     marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: suspended_at}
     return with_spec(with_annotations(job, marks), {"suspend": True})
 

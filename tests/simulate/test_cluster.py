@@ -1,3 +1,4 @@
+from kai_py.api.queue import ADMISSION_GATE
 from kai_py.config import Configuration
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import PODS
@@ -121,3 +122,17 @@ def test_pods_that_the_simulation_placed_have_their_numa_zones():
     ]
     delete(cluster.embedded.api, PODS, "a", "default", DeleteOptions(grace_seconds=0))
     assert [each.gang for each in cluster.settle(60).placements] == ["default/Pod/c"]
+
+
+def test_pods_that_wait_for_their_quota_are_admitted():
+    """The scheduler's own gate is removed from what fits the quota, as it is in a real cluster."""
+    first, second = job("first", 4, "team", seconds=60), job("second", 6, "team")
+    for each in (first, second):
+        each["spec"]["template"]["spec"]["schedulingGates"] = [{"name": ADMISSION_GATE}]
+    cluster = simulated(queue("team", 8, 8), first, second)
+    course = cluster.settle(30)
+    assert running(cluster) == {"first"}
+    assert [each.gang for each in course.last_plan.unplaced] == ["default/Job/second"]
+    assert course.cycles < 20
+    cluster.settle(120)
+    assert "second" in running(cluster)

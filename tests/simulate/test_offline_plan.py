@@ -153,6 +153,20 @@ def preempting():
     return [node("n0"), QUEUE, *classes, low, high]
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["job", "job-unknown"])
+def test_a_job_that_is_suspended_for_others_waits_to_be_resumed(given):
+    """A Job whose pods must not fail is suspended; of one that is not given nothing is known."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "low", "controller": True}
+    *others, low, high = preempting()
+    low["metadata"]["ownerReferences"] = [owner]
+    low_job = job("low", 1)
+    low_job["spec"]["backoffLimit"] = 0
+    low_job["spec"]["template"]["spec"]["containers"] = low["spec"]["containers"]
+    found = plan(*others, low, high, *[low_job] * given, until_rest=True)
+    assert [each["pod"] for each in found["placements"]] == ["default/high"]
+    assert [each["gang"] for each in found["pending"]] == ["default/Job/low"] * given
+
+
 def test_an_eviction_happens_at_once_and_the_nominated_pod_starts_in_the_next_cycle():
     found = plan(*preempting(), until_rest=True)
     [eviction] = found["evictions"]
