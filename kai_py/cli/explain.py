@@ -49,7 +49,7 @@ from kai_py.cli.scheduler_http import (
 )
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
-from kai_py.observe.event_history import SchedulerEvent, read_scheduler_events
+from kai_py.observe.event_history import ClusterEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.http_explanations import ExplanationLine
@@ -231,11 +231,11 @@ def _print_queue(page: QueuePage, form: Output) -> None:
 
 def _events(
     question: _Question, cluster: ClusterOptions, configuration: Configuration
-) -> list[SchedulerEvent]:
+) -> list[ClusterEvent]:
     """The scheduler's events in the subject's namespace; none if they can't be read."""
     namespace = question.name.partition("/")[0] if "/" in question.name else "default"
 
-    async def read() -> list[SchedulerEvent]:
+    async def read() -> list[ClusterEvent]:
         async with cluster_client(cluster.kubeconfig, cluster.context) as client:
             return await read_scheduler_events(client, configuration.scheduler_name, [namespace])
 

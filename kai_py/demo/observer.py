@@ -8,9 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
-from kai_py.api.records.record import Record
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.demo.events import (
     AnyDemoEvent,
@@ -24,6 +23,7 @@ from kai_py.demo.events import (
     QueueGpus,
     QueuesChanged,
 )
+from kai_py.observe.event_history import EVENTS, ClusterEvent
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
@@ -31,30 +31,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import JOBS, PODS, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
-from kai_py.watch.resource import Kind, define_kind
-
-
-class EventObject(Record, frozen=True):
-    """The object that an event regards."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class ClusterEvent(Record, frozen=True):
-    """events.k8s.io/v1 Event: ``type`` is Normal or Warning, ``note`` a sentence."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    type: str = ""
-    reason: str = ""
-    note: str = ""
-    regarding: EventObject = EventObject()
-
-
-CLUSTER_EVENTS = define_kind(ClusterEvent, "Event", "events", "v1", group="events.k8s.io")
-
+from kai_py.watch.resource import Kind
 
 PHASES = {
     "Running": PodChange.RUNNING,
@@ -75,7 +52,7 @@ class Observer:
     ) -> None:
         """The scheduler does not run yet, so nothing is missed."""
         self.mirror = scheduler.mirror
-        self.events = Mirror(client, (CLUSTER_EVENTS,))
+        self.events = Mirror(client, (EVENTS,))
         self.plan = Plan()
         self.gang_of = scheduler.gang_of
         self._publish = publish
@@ -85,7 +62,7 @@ class Observer:
         self.mirror.subscribe(self._pod, PODS)
         self.mirror.subscribe(self._claim, RESOURCE_CLAIMS)
         self.mirror.subscribe(self._job, JOBS)
-        self.events.subscribe(self._event, CLUSTER_EVENTS)
+        self.events.subscribe(self._event, EVENTS)
 
     def note_plan(self, plan: Plan) -> None:
         """Take over the scheduler's last plan."""
@@ -114,17 +91,21 @@ class Observer:
         pod = new or old
         assert pod is not None
         for change in pod_changes(old, new):
-            gang = self.gang_of(pod)
+            spec = self.gang_of(pod)
             self._publish(
                 PodChanged(
                     time=self._clock(),
                     change=change,
                     pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
-                    gang=owner_key(pod) if gang is None else gang.key,
-                    queue="" if gang is None else gang.queue,
+                    gang=self._gang_key(pod),
+                    queue="" if spec is None else spec.queue,
                     node=pod.spec.node_name,
                 )
             )
+
+    def _gang_key(self, pod: Pod) -> str:
+        gang = self.gang_of(pod)
+        return owner_key(pod) if gang is None else gang.key
 
     def _claim(
         self, _kind: Kind[Any], old: ResourceClaim | None, new: ResourceClaim | None
@@ -149,21 +130,20 @@ class Observer:
     def _event(self, _kind: Kind[Any], _old: object, new: ClusterEvent | None) -> None:
         if new is None:
             return
-        regarding = new.regarding
+        involved = new.involved_object
         pod = None
-        gang = f"{regarding.namespace}/{regarding.kind}/{regarding.name}"
-        if regarding.kind == "Pod":
-            pod = self.mirror.objects(PODS).get((regarding.namespace, regarding.name))
-            spec = self.gang_of(pod) if pod is not None else None
-            gang = spec.key if spec is not None else owner_key(pod) if pod is not None else ""
+        gang = f"{involved.namespace}/{involved.kind}/{involved.name}"
+        if involved.kind == "Pod":
+            pod = self.mirror.objects(PODS).get((involved.namespace, involved.name))
+            gang = self._gang_key(pod) if pod is not None else ""
         self._publish(
             EventSeen(
                 time=self._clock(),
                 level=new.type,
                 reason=new.reason,
-                kind=regarding.kind,
-                name=regarding.name,
-                note=new.note,
+                kind=involved.kind,
+                name=involved.name,
+                note=new.message,
                 gang=gang,
                 node=pod.spec.node_name if pod is not None else "",
             )

@@ -31,17 +31,18 @@ class InvolvedObject(Record, frozen=True):
     name: str = ""
 
 
-class SchedulerEvent(Record, frozen=True):
-    """A core/v1 Event as far as it is read."""
+class ClusterEvent(Record, frozen=True):
+    """A core/v1 Event as far as it is read; ``type`` is Normal or Warning."""
 
     metadata: ObjectMeta = ObjectMeta()
+    type: str = ""
     involved_object: InvolvedObject = InvolvedObject()
     reason: str = ""
     message: str = ""
     event_time: datetime | None = None
 
 
-EVENTS = define_kind(SchedulerEvent, "Event", "events", "v1").at()
+EVENTS = define_kind(ClusterEvent, "Event", "events", "v1")
 KINDS = {
     "Scheduled": DecisionKind.PLACED,
     "Preempted": DecisionKind.EVICTED,
@@ -53,21 +54,21 @@ KINDS = {
 
 async def read_scheduler_events(
     client: Client, reporter: str, namespaces: Iterable[str]
-) -> list[SchedulerEvent]:
+) -> list[ClusterEvent]:
     """Events reported by ``reporter``: all evictions, and the other events of ``namespaces``.
 
     Raises ApiError.
     """
     selector = f"reportingComponent={reporter}"
-    found: list[SchedulerEvent] = []
+    found: list[ClusterEvent] = []
     for namespace in sorted(set(namespaces)):
-        listing = await client.list(EVENTS, namespace=namespace, field_selector=selector)
+        listing = await client.list(EVENTS.at(), namespace=namespace, field_selector=selector)
         found += (each for each in listing.items if each.reason != "Preempted")
-    evictions = await client.list(EVENTS, field_selector=f"{selector},reason=Preempted")
+    evictions = await client.list(EVENTS.at(), field_selector=f"{selector},reason=Preempted")
     return [*found, *evictions.items]
 
 
-def decisions_of_events(events: Iterable[SchedulerEvent]) -> tuple[Decision, ...]:
+def decisions_of_events(events: Iterable[ClusterEvent]) -> tuple[Decision, ...]:
     """The decisions reported by events, oldest first; a pending gang once for each stage."""
     singles = sorted(filter(None, map(_decision, events)), key=lambda each: (each.time, each.pods))
     merged: list[Decision] = []
@@ -104,7 +105,7 @@ def _merged(first: Decision, other: Decision) -> Decision:
     )
 
 
-def _decision(event: SchedulerEvent) -> Decision | None:
+def _decision(event: ClusterEvent) -> Decision | None:
     kind, annotations = KINDS.get(event.reason), event.metadata.annotations
     gang, subject = annotations.get(details.GANG, ""), event.involved_object
     # The Event of a pod's eviction is repeated on its owner, for people.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 from collections.abc import Iterable
 
-from kai_py.observe.event_history import DecisionHistory, SchedulerEvent, decisions_of_events
+from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
 from kai_py.observe.explanation import (
     NO_PODS,
     OTHER_SCHEDULER,
@@ -80,7 +80,7 @@ def explain_cluster(
     name: str,
     with_suggestions: bool = True,
     has_time: Callable[[], bool] = lambda: True,
-    events: Iterable[SchedulerEvent] = (),
+    events: Iterable[ClusterEvent] = (),
     since: float = 0.0,
     report: "SearchReport | None" = None,
 ) -> list[Explanation]:

@@ -16,8 +16,8 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.observe.event_history import (
     EVENTS_EXPIRED,
+    ClusterEvent,
     DecisionHistory,
-    SchedulerEvent,
     decisions_of_events,
 )
 from kai_py.plan.observations import QueueShare
@@ -39,7 +39,7 @@ class Recorder(list):
         now = datetime.fromtimestamp(self.now, UTC)
         body = event_body(event, reporter="kai", instance="i", now=now, token="1")
         document = from_events_group({"kind": "Event", **body})
-        self.append(msgspec.convert(document, SchedulerEvent))
+        self.append(msgspec.convert(document, ClusterEvent))
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_waiting_is_told_once_for_each_stage(narrator, recorder):
 
 
 def test_events_of_others_tell_nothing():
-    stranger = SchedulerEvent(reason="Scheduled", message="Successfully assigned default/x to n")
-    assert decisions_of_events([stranger, SchedulerEvent(reason="Pulled")]) == ()
+    stranger = ClusterEvent(reason="Scheduled", message="Successfully assigned default/x to n")
+    assert decisions_of_events([stranger, ClusterEvent(reason="Pulled")]) == ()
 
 
 def test_what_events_no_longer_tell_is_taken_from_the_cluster():
