@@ -105,7 +105,7 @@ class ExplanationPrinter:
 
 
 def _print_suggestion(suggestion: Suggestion) -> None:
-    say_sentence(f"  - {suggestion.text}{_cost(suggestion)}")
+    say_sentence(f"  - {suggestion.text}{cost_text(suggestion)}")
     for command in _commands(suggestion):
         say(f"      {command}")
 
@@ -134,7 +134,7 @@ def _amount(amount: float | None) -> str:
     return "-" if amount is None or math.isinf(amount) else format_amount(amount)
 
 
-def _cost(suggestion: Suggestion) -> str:
+def cost_text(suggestion: Suggestion) -> str:
     """Gangs that a suggestion ends, and those that only lose pods, with the effect on each."""
     effects = dict(suggestion.effects)
 

@@ -107,7 +107,7 @@ def _without_effect(spec: GangSpec, context: PodContext) -> Iterator[str]:
     requesting = [meta for meta in below if is_annotated(meta.annotations)]
     if not requesting or spec.problem:
         return
-    effective = _effective(spec)
+    effective = topology_constraints(spec)
     topology = chain.nearest(TOPOLOGY_KEY)
     for meta in requesting:
         if meta.uid == spec.owner.uid:
@@ -135,7 +135,7 @@ def _covers(effective: TopologyConstraint, requested: TopologyConstraint) -> boo
     )
 
 
-def _effective(spec: GangSpec) -> tuple[TopologyConstraint, ...]:
+def topology_constraints(spec: GangSpec) -> tuple[TopologyConstraint, ...]:
     """The constraints of the subgroups from the root to the leaf of the pod."""
     tree = spec.tree
     own = () if tree.topology is None else (tree.topology,)

@@ -6,7 +6,7 @@ import pytest
 
 from kai_py.api.records.unstructured import unstructured
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.grouping.pod_topology import _effective
+from kai_py.grouping.pod_topology import topology_constraints
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from tests.corpus.test_grouping import grouped
 from tests.dialects.feeding import Cluster, documents, node, placed, pod
@@ -198,7 +198,7 @@ def annotated(gang):
 
 def effective_levels(gang, member, field):
     spec = type("Spec", (), {"tree": gang.tree, "subgroup": member.subgroup})
-    return [getattr(each, field) for each in _effective(spec)]
+    return [getattr(each, field) for each in topology_constraints(spec)]
 
 
 TEAM = documents(

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.references import PodRef
-from kai_py.cli.explanation_text import _cost
+from kai_py.cli.explanation_text import cost_text
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
 from kai_py.observe.suggestion import Verb
@@ -234,6 +234,6 @@ def test_what_becomes_of_those_that_lose_pods_is_said():
     )
     found = as_suggestion("raise it", (), Comparison(victims=(lost,)))
     assert found.evicts == ("default/Job/theirs",)
-    assert _cost(found) == (
+    assert cost_text(found) == (
         "; default/Job/theirs (its workload fails (spec.backoffLimit 0)) would lose pods"
     )
