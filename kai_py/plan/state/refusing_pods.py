@@ -6,6 +6,7 @@ exclude a shape are subtracted: thousands of terms that select nearly every pod 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kai_py.plan.state.pod_decisions import (
@@ -34,11 +35,32 @@ class _Refusals:
         self.by_key: dict[str, DomainCounts] = {}
 
 
+@dataclass(eq=False, slots=True)
+class _Term:
+    """A term and everything that counts its owners.
+
+    ``on_nodes``: whether any was on a node when the cycle began. ``groups``: those that count its
+    owners with others; ``deciding``: the decisions about owners; ``owners``: these alone, once they
+    were asked for.
+    """
+
+    term: DomainTerm
+    on_nodes: bool
+    groups: list[_Refusals]
+    deciding: dict[DecisionKey, None] = field(default_factory=dict)
+    owners: DomainCounts | None = None
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether any pod that owns it was on a node when the cycle began, or is placed."""
+        return self.on_nodes or bool(self.deciding)
+
+
 class _Refusers(NamedTuple):
     """What refuses a shape: ``groups`` of terms, without those of them that exclude its labels."""
 
     groups: tuple[_Refusals, ...] = ()
-    excluding: tuple[DomainTerm, ...] = ()
+    excluding: tuple[_Term, ...] = ()
 
 
 class RefusingPods:
@@ -51,17 +73,17 @@ class RefusingPods:
         """``decisions``: those of the statement; every change comes by ``count``."""
         self._nodes, self._namespaces = snapshot.nodes, snapshot.namespaces
         self._index, self._decisions = snapshot.pod_rules, decisions
-        self._deciding: dict[DomainTerm, dict[DecisionKey, None]] = {}
         self._groups: dict[Base, dict[str, _Refusals]] = {}
-        self._counting: dict[DomainTerm, Sequence[_Refusals]] = {}
-        self._owners: dict[DomainTerm, DomainCounts] = {}
+        self._terms: dict[DomainTerm, _Term] = {}
+        self._terms_of: dict[Shape, tuple[_Term, ...]] = {}
+        """The terms that pods of a shape own: comparing terms takes longer than counting."""
         self._refusers: dict[Shape, _Refusers] = {}
 
     def select(self, shape: Shape) -> bool:
         """Whether any term that a pod owns selects pods of the shape."""
         groups, excluding = self._refusers_of(shape)
         owned = sum(group.owned for group in groups)
-        return bool(owned) and owned > sum(map(self._is_owned, excluding))
+        return bool(owned) and owned > sum(each.is_owned for each in excluding)
 
     def of(self, shape: Shape) -> Sequence[DomainCounts]:
         """The pods whose required anti-affinity selects pods of the shape, per topology key."""
@@ -73,28 +95,43 @@ class RefusingPods:
             for key, counts in group.by_key.items():
                 found.setdefault(key, []).append(counts)
         less: dict[str, list[DomainCounts]] = {}
-        for term in excluding:
-            less.setdefault(term.topology_key, []).append(self._owners_of(term))
+        for each in excluding:
+            less.setdefault(each.term.topology_key, []).append(self._owners_of(each))
         return [_difference(counts, less.get(key, ())) for key, counts in found.items()]
 
     def count(self, decision: PodDecision, sign: int) -> None:
         """A decision was made, or undone; it is among the decisions, or no longer."""
-        for term in dict.fromkeys(rules_of(decision.member.shape).anti_affinity):
-            deciding, was_owned = self._deciding.setdefault(term, {}), self._is_owned(term)
+        shape = decision.member.shape
+        terms = self._terms_of.get(shape)
+        if terms is None:
+            distinct = dict.fromkeys(rules_of(shape).anti_affinity)
+            terms = self._terms_of[shape] = tuple(map(self._known, distinct))
+        for each in terms:
+            was_owned = each.is_owned
             if sign > 0:
-                deciding[decision_key(decision)] = None
+                each.deciding[decision_key(decision)] = None
             else:
-                deciding.pop(decision_key(decision), None)
+                each.deciding.pop(decision_key(decision), None)
             row, now, later = decision.row, sign * decision.now, sign * decision.later
-            for group in self._groups_of(term):
-                group.owned += self._is_owned(term) - was_owned
-                group.by_key[term.topology_key].add(row, now, later)
-            if term in self._owners:
-                self._owners[term].add(row, now, later)
+            for group in each.groups:
+                group.owned += each.is_owned - was_owned
+                group.by_key[each.term.topology_key].add(row, now, later)
+            if each.owners is not None:
+                each.owners.add(row, now, later)
 
-    def _is_owned(self, term: DomainTerm) -> bool:
-        """Whether any pod that owns the term was on a node when the cycle began, or is placed."""
-        return bool(self._index.refusing.get(term, NO_POD).all or self._deciding.get(term))
+    def _known(self, term: DomainTerm) -> _Term:
+        known = self._terms.get(term)
+        if known is None:
+            base = self._index.terms.parts.get(term, NOTHING).base
+            by_namespace = {} if base is None else self._groups.get(base, {})
+            groups = [
+                group
+                for namespace, group in by_namespace.items()
+                if covers(term.selection, namespace, self._namespaces)
+            ]
+            on_nodes = bool(self._index.refusing.get(term, NO_POD).all)
+            known = self._terms[term] = _Term(term, on_nodes, groups)
+        return known
 
     def _refusers_of(self, shape: Shape) -> _Refusers:
         known = self._refusers.get(shape)
@@ -103,7 +140,7 @@ class RefusingPods:
             bases = terms.bases(shape.labels)
             groups = (self._refusals(base, shape.namespace) for base in bases)
             excluding = (
-                term
+                self._known(term)
                 for term in terms.excluding(shape.labels)
                 if terms.parts[term].base in bases
                 and covers(term.selection, shape.namespace, self._namespaces)
@@ -117,41 +154,28 @@ class RefusingPods:
         by_namespace = self._groups.setdefault(base, {})
         group = by_namespace.get(namespace)
         if group is None:
+            covering = self._index.terms.covering(base, namespace, self._namespaces)
+            terms = [self._known(term) for term, _ in covering]
             group = by_namespace[namespace] = _Refusals()
-            self._counting.clear()
-            for term, _ in self._index.terms.covering(base, namespace, self._namespaces):
-                group.owned += self._is_owned(term)
-                counts = group.by_key.get(term.topology_key)
-                if counts is None:
-                    counts = domain_counts(self._nodes, term.topology_key, ())
-                    group.by_key[term.topology_key] = counts
-                self._add_owners(counts, term)
+            for each in terms:
+                each.groups.append(group)
+                group.owned += each.is_owned
+                key = each.term.topology_key
+                if key not in group.by_key:
+                    group.by_key[key] = domain_counts(self._nodes, key, ())
+                self._add_owners(group.by_key[key], each)
         return group
 
-    def _groups_of(self, term: DomainTerm) -> Sequence[_Refusals]:
-        """The groups that count the owners of a term."""
-        known = self._counting.get(term)
-        if known is None:
-            parts = self._index.terms.parts.get(term, NOTHING)
-            by_namespace = {} if parts.base is None else self._groups.get(parts.base, {})
-            known = self._counting[term] = [
-                group
-                for namespace, group in by_namespace.items()
-                if covers(term.selection, namespace, self._namespaces)
-            ]
-        return known
+    def _owners_of(self, each: _Term) -> DomainCounts:
+        if each.owners is None:
+            each.owners = domain_counts(self._nodes, each.term.topology_key, ())
+            self._add_owners(each.owners, each)
+        return each.owners
 
-    def _owners_of(self, term: DomainTerm) -> DomainCounts:
-        counts = self._owners.get(term)
-        if counts is None:
-            counts = self._owners[term] = domain_counts(self._nodes, term.topology_key, ())
-            self._add_owners(counts, term)
-        return counts
-
-    def _add_owners(self, counts: DomainCounts, term: DomainTerm) -> None:
-        on_nodes = self._index.refusing.get(term, NO_POD)
+    def _add_owners(self, counts: DomainCounts, each: _Term) -> None:
+        on_nodes = self._index.refusing.get(each.term, NO_POD)
         add_pods(counts, self._nodes.positions, on_nodes, counts_stuck=True)
-        for key in self._deciding.get(term, ()):
+        for key in each.deciding:
             decision = self._decisions[key]
             counts.add(decision.row, decision.now, decision.later)
 
