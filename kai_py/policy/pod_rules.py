@@ -56,8 +56,9 @@ class DomainCounts:
 
     def of_nodes(self, counts: Ints) -> Ints:
         """(nodes,) what ``counts`` (domains,) has for the domain of each; 0 outside of any."""
-        found: Ints = counts[self.codes]
-        found[self.codes == 0] = 0
+        inside = counts.copy()
+        inside[0] = 0
+        found: Ints = inside[self.codes]
         return found
 
 
@@ -84,7 +85,10 @@ class PodRules:
     starts_now: bool
 
     def filters(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
-        """Each rule's reason text, and (nodes,) bool the nodes that pass it."""
+        """Each rule's reason text, and (nodes,) bool the nodes that pass it.
+
+        Rules of anti-affinity that exclude no node are left out.
+        """
         yield from self._affinity(shape)
         yield from self.refusals(shape)
         yield from self._spread(shape)
@@ -103,8 +107,9 @@ class PodRules:
             # Its namespace is that of the pod, so that only labels are left to compare.
             itself = int(term.selection[0].matches_labels(shape.labels))
             passes = self._skew(shape, term, constraint) + itself <= constraint.max_skew
-            passes &= self.nodes.label(term.topology_key).codes != 0
-            yield "didn't match pod topology spread constraints", passes
+            passes[0] = False
+            codes = self.nodes.label(term.topology_key).codes
+            yield "didn't match pod topology spread constraints", passes[codes]
 
     def counts(self, shape: Shape) -> Iterator[DomainCounts]:
         """All counts that decide where pods of the shape may go."""
@@ -120,13 +125,13 @@ class PodRules:
     def refusals(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """The ``filters`` that only exclude more nodes as further pods are placed."""
         for term in rules_of(shape).anti_affinity:
-            yield "didn't match pod anti-affinity rules", self._without(self.pods.selected(term))
-        refusing = self.pods.refusing(shape)
-        if refusing:
-            passes = np.ones(len(self.nodes), dtype=np.bool_)
-            for counts in refusing:
-                passes &= self._without(counts)
-            yield "didn't satisfy existing pods anti-affinity rules", passes
+            passes = self._without(self.pods.selected(term))
+            if passes is not None:
+                yield "didn't match pod anti-affinity rules", passes
+        found = [self._without(counts) for counts in self.pods.refusing(shape)]
+        refused = [passes for passes in found if passes is not None]
+        if refused:
+            yield "didn't satisfy existing pods anti-affinity rules", np.all(refused, axis=0)
 
     def preference(self, shape: Shape) -> Ints:
         """(nodes,) the sum of the weights of preferred terms, affinity minus anti-affinity."""
@@ -143,10 +148,11 @@ class PodRules:
         """(domains,) the pods that are there when the pod starts or come after it."""
         return np.maximum(counts.now, counts.later) if self.starts_now else counts.later
 
-    def _without(self, counts: DomainCounts) -> Bools:
-        """(nodes,) the nodes in whose domain no such pod is or is promised to be."""
-        passes: Bools = counts.of_nodes(self._at_any_time(counts)) <= 0
-        return passes
+    def _without(self, counts: DomainCounts) -> Bools | None:
+        """(nodes,) the nodes in whose domain no such pod is or is promised to be; None: all."""
+        free = self._at_any_time(counts) <= 0
+        free[0] = True
+        return None if free.all() else free[counts.codes]
 
     def _passes_affinity(self, shape: Shape) -> Bools:
         rules = rules_of(shape)
@@ -165,23 +171,25 @@ class PodRules:
     def is_spread(self, shape: Shape, row: int) -> bool:
         """Whether a pod of the shape that counts on a node already keeps its spread constraints."""
         return all(
-            self._skew(shape, term, constraint)[row] <= constraint.max_skew
+            self._skew(shape, term, constraint)[self.nodes.label(term.topology_key).codes[row]]
+            <= constraint.max_skew
             for term, constraint in rules_of(shape).spread
         )
 
     def _skew(self, shape: Shape, term: DomainTerm, constraint: TopologySpreadConstraint) -> Ints:
-        """(nodes,) by how many pods the domain of each exceeds the emptiest domain."""
+        """(domains,) by how many pods each exceeds the emptiest domain that counts."""
         counted = self._counted(shape, constraint)
-        codes = self.nodes.label(term.topology_key).codes
         per_domain = self.pods.selected(term, counted).later
-        domains = np.unique(codes[counted])
-        if not len(domains):
-            return np.full(len(self.nodes), UNBOUNDED)
-        min_count = int(per_domain[domains].min())
-        if constraint.min_domains is not None and len(domains) < constraint.min_domains:
+        counts = np.zeros(len(per_domain), dtype=np.bool_)
+        counts[self.nodes.label(term.topology_key).codes[counted]] = True
+        domains = np.count_nonzero(counts)
+        if not domains:
+            return np.full(len(per_domain), UNBOUNDED)
+        min_count = int(per_domain[counts].min())
+        if constraint.min_domains is not None and domains < constraint.min_domains:
             # API text of minDomains: with fewer domains than that, the global minimum counts as 0.
             min_count = 0
-        skew: Ints = per_domain[codes] - min_count
+        skew: Ints = per_domain - min_count
         return skew
 
     def _counted(self, shape: Shape, constraint: TopologySpreadConstraint) -> Bools:
@@ -218,12 +226,15 @@ def max_on_separate_domains(
 
 
 def apply_pod_rules(pod_rules: PodRules, shape: Shape, static: StaticFit) -> StaticFit:
-    """``static`` with the pod rules applied on top."""
-    mask, removed = static.mask.copy(), list(static.removed)
+    """``static`` with the pod rules applied on top; itself where they exclude and prefer none."""
+    mask, removed, left = static.mask, list(static.removed), int(np.count_nonzero(static.mask))
     for reason, passes in pod_rules.filters(shape):
-        count = int(np.count_nonzero(mask & ~passes))
+        admitted = mask & passes
+        count = left - int(np.count_nonzero(admitted))
         if count:
+            mask, left = admitted, left - count
             removed.append((reason, count))
-            mask &= passes
-    preference = static.preference + pod_rules.preference(shape)
-    return replace(static, mask=mask, removed=tuple(removed), preference=preference)
+    if rules_of(shape).preferred:
+        preference = static.preference + pod_rules.preference(shape)
+        return replace(static, mask=mask, removed=tuple(removed), preference=preference)
+    return static if mask is static.mask else replace(static, mask=mask, removed=tuple(removed))

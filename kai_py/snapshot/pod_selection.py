@@ -122,7 +122,7 @@ _RULES: "WeakKeyDictionary[Shape, ShapeRules]" = WeakKeyDictionary()
 
 def rules_of(shape: "Shape") -> ShapeRules:
     """The rules of pods of a shape, resolved."""
-    if not has_rules(shape.affinity, shape.topology_spread):
+    if shape.affinity is None and not shape.topology_spread:
         return NO_RULES
     known = _RULES.get(shape)
     if known is None:

@@ -312,7 +312,7 @@ def test_terminating_pods_refuse_until_they_are_gone_and_do_not_count_for_spread
         return [passes.tolist() for _, passes in found]
 
     assert passes("waits", Capacity.IDLE) == [[False, True]]
-    assert passes("waits", Capacity.FUTURE_IDLE) == [[True, True]]
+    assert passes("waits", Capacity.FUTURE_IDLE) == []  # no node is excluded
     assert passes("spreads", Capacity.IDLE) == [[True, True]]
 
 
