@@ -114,3 +114,22 @@ def test_nodes_with_nominated_pods_are_promised():
     plan = cluster(queue("q", 8), node("a"), node("b", 0), low, high).plan()
     assert [each.node for each in plan.nominations] == ["a"]
     assert plan.promised_nodes == ("a",)
+
+
+async def test_a_release_that_failed_is_repeated_and_then_forgotten():
+    nodes = Nodes(node("a"))
+    protector = protector_of(nodes)
+    protector.update(["a"])
+    await protector.run_once(0.0)
+    protector.update(())
+    nodes.failing = {"a": 503}
+    await protector.run_once(LINGER + 1)
+    assert KARPENTER in nodes.annotations("a")
+    nodes.failing = {}
+    await protector.run_once(LINGER + 10)
+    assert nodes.annotations("a") == {}
+    await protector.run_once(LINGER + 20)
+    # Forgotten: what another process marks now is not this one's to release.
+    nodes.known["", "a"] = annotated("a", **{KARPENTER: "true", PROMISED_KEY: KARPENTER})
+    await protector.run_once(LINGER + 30)
+    assert KARPENTER in nodes.annotations("a")
