@@ -58,6 +58,9 @@ def command(
         )
     if not any(each.get("kind") == "Node" for each in given.documents):
         say("kai-py: no Node is among these objects, so no pod can be placed", err=True)
+    if not (found.placements or found.pending or found.evictions or found.rejected):
+        name = configuration.scheduler_name
+        say(f"kai-py: no pod among these objects waits for schedulerName {name}", err=True)
     if not print_document(found, output.form):
         _print_tables(found)
     if not given.documents:

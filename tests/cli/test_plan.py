@@ -64,8 +64,11 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
 def test_the_configuration_decides_the_scheduler_name(tmp_path, world):
     config = tmp_path / "config.yaml"
     config.write_text("schedulerName: another\n", encoding="utf-8")
-    found = json.loads(run(world, "--config", str(config), "-o", "json").output)
+    result = run(world, "--config", str(config), "-o", "json")
+    found = json.loads(result.stdout)
     assert (found["placements"], found["pending"]) == ([], [])
+    assert "no pod among these objects waits for schedulerName another" in result.stderr
+    assert "schedulerName" not in run(world).stderr
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n---\n"])
