@@ -46,8 +46,8 @@ class PastEviction(ApiModel):
     pods: Annotated[int, Field(ge=1)]
     """Number of pods."""
     within_queue: bool = False
-    """Whether they were evicted for a workload of the same queue; these evictions protect the pods
-    of the queue from such workloads only."""
+    """Whether a workload of the same queue preempted them; these evictions protect the pods of the
+    queue from such workloads only."""
 
 
 class QueueStatusCondition(ApiModel):

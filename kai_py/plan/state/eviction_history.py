@@ -5,8 +5,9 @@ behind; they are read for queues that are new to this process, so after a restar
 hold. The evictions of one gang in one cycle are one record. O(records) per cycle; a record is
 dropped after an hour, or after the cooldown if that is longer.
 
-Evictions for gangs of the same queue are counted apart: a queue that could protect its pods from
+Preemption, which is within a queue, is counted apart: a queue that could protect its pods from
 others by evictions that it causes itself would need nothing but a small gang of high priority.
+Relocated pods are evicted for the scheduler's reasons, whichever gang then starts.
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ MAX_RECORDS = 128
 
 
 class GangEviction(NamedTuple):
-    """Pods of a gang were evicted ``at``; ``within_queue``: for a gang of the same queue."""
+    """Pods of a gang were evicted ``at``; ``within_queue``: by preemption."""
 
     at: float
     within_queue: bool = False
@@ -58,7 +59,7 @@ class EvictionHistory:
     def record(self, evictions: Iterable[Eviction], now: float) -> None:
         """Record evictions for the benefit of other gangs."""
         counted = Counter(
-            (each.queue, each.gang, each.preemptor_queue == each.queue)
+            (each.queue, each.gang, each.action is Action.PREEMPT)
             for each in evictions
             if each.action not in (Action.STALE, Action.DEPARTURE)
         )
@@ -106,7 +107,7 @@ class EvictionHistory:
 
     @property
     def tells_apart(self) -> bool:
-        """Whether any eviction was for a gang of the same queue; O(records)."""
+        """Whether any eviction was a preemption within a queue; O(records)."""
         by_queue = chain.from_iterable(self.by_queue.values())
         by_gang = chain.from_iterable(self.by_gang.values())
         return any(it.within_queue for it in by_queue) or any(it.within_queue for it in by_gang)

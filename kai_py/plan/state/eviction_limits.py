@@ -11,9 +11,9 @@
   themselves. Other pods that started within it are only protected from relocation
   (``has_settled``).
 
-The hourly limit, the cooldown and ``eviction.evictionsPerDay`` count evictions for gangs of the
-same queue only where such a gang asks again: what a queue does to its own pods protects them from
-no other queue (``by_others``).
+The hourly limit, the cooldown and ``eviction.evictionsPerDay`` count preemption, which is within
+a queue, only where a gang of the queue asks again: what a queue does to its own pods protects them
+from no other queue (``by_others``).
 
 Workloads that would fail for good are protected elsewhere: their pods are in no unit
 (``victims.units``).
@@ -88,7 +88,7 @@ class EvictionLimits:
 
     @cached_property
     def tells_apart(self) -> bool:
-        """Whether ``by_others`` makes a difference: evictions for the same queue are known."""
+        """Whether ``by_others`` makes a difference: preemptions within queues are known."""
         return self._history.tells_apart
 
     @cached_property

@@ -33,7 +33,7 @@ class UsageRecord:
 class EvictionRecord:
     """``pods`` of the gang called ``gang`` were evicted for others, ``at`` whole unix seconds.
 
-    ``within_queue``: for a gang of the same queue.
+    ``within_queue``: by preemption, for a gang of the same queue.
     """
 
     gang: str

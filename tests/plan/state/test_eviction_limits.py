@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kai_py.api.records.core import LabelSelector, ObjectMeta
 from kai_py.api.records.policy import (
@@ -231,6 +232,17 @@ def test_what_a_queue_does_to_itself_protects_it_from_no_other(limits, cooldown,
     assert lost.action is Action.RECLAIM
     more = replace(before, gangs=(wide, gang("other2", pods=1, queue="other")))
     assert evicted(played(memory, more, 1300.0)) == [], "evictions for others do"
+
+
+@pytest.mark.parametrize(("action", "count"), [(Action.PREEMPT, 0), (Action.CONSOLIDATE, 1)])
+def test_only_preemption_is_what_a_queue_does_to_itself(action, count):
+    """The scheduler relocates pods whichever queue the gang is in that starts in their place."""
+    low, high = gang("low", node="a", pods=1), gang("high", pods=1, priority=10)
+    [made] = world({"a": 1}, low, high).plan().evictions
+    past = EvictionHistory()
+    past.record([structs.replace(made, action=action)], 1000.0)
+    assert list(past.evicted_last_hour(1000.0).values()) == [1]
+    assert list(past.evicted_last_hour(1000.0, by_others=True).values()) == [count]
 
 
 def test_own_evictions_and_those_for_others_are_told_apart_when_many_are_told_as_one():
