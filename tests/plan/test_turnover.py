@@ -59,22 +59,6 @@ def test_no_gang_waits_longer_than_its_patience():
     assert evicted(planned(*gangs))
 
 
-@pytest.mark.parametrize("due", [True, False])
-def test_a_stream_of_short_pods_keeps_no_gang_out(due):
-    """One of the pods has always just started; the next one would start beside it."""
-    rules = LossRules(patience=300.0, settling=150.0)
-    short = [ending(f"short-{n}", "a", after=100 * n) for n in (1, 2)]
-    started = [replace(m, bound_since=START + NOW - 20) for m in short[1].members]
-    short[1] = replace(short[1], members=tuple(started))
-    large = waiting("large", gpus=4, since=NOW - 301, queue="owner" if due else "guest")
-    following = replace(waiting("next", queue="guest"), expected_runtime=600.0)
-    plan = planned(*short, large, following, nodes={"a": 4}, rules=rules)
-    assert evicted(plan) == []
-    assert placed(plan) == ({} if due else {"next-0": "a"})
-    later = planned(*short, large, following, nodes={"a": 4}, rules=rules, now=NOW + 131)
-    assert len(evicted(later)) == (2 if due else 0)
-
-
 def test_what_one_gang_waits_for_is_not_there_for_the_next():
     gangs = [ending("soon", "a", after=200), ending("later", "a", after=9000)]
     plan = planned(*gangs, waiting("first", since=NOW - 20), waiting("second"))

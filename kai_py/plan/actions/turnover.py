@@ -6,8 +6,6 @@
             reserve the nodes that drain for it until then
     a gang waits at most ``patience`` from when it began to wait, for reclaim from when it was due;
     gangs of a queue that has missed its share wait for two minutes (``policy.served_share``)
-    after that, while pods are protected because they just started, the nodes that the gang needs
-    stay reserved for it, so that it can evict these pods once they are not
 
 So a queue gets its share at most ``patience`` later, and mostly without evictions. Capacity that
 earlier gangs wait for does not count for later ones. Gangs of several shapes, with a topology
@@ -102,10 +100,7 @@ class Turnover:
             return False
         patience = self._patience_of(gang, request)
         kind, until = (shape, count, patience.seconds), patience.since + patience.seconds
-        over = until <= state.snapshot.now
-        if over:
-            self._reserve_while_settling(gang, request, patience)
-        if over or kind in self._failed:
+        if until <= state.snapshot.now or kind in self._failed:
             return False
         horizon = state.snapshot.now + patience.seconds
         ends = [end for end in self._ends_soon() if end.at <= horizon]
@@ -125,31 +120,6 @@ class Turnover:
             note = f"No pod is evicted for it yet, {why}"
             state.mark_unschedulable(gang, reason.with_sentence(note))
         return True
-
-    def _reserve_while_settling(
-        self, gang: Gang, request: PlacementRequest, patience: _Patience
-    ) -> None:
-        """Let no others start where pods that just started keep the gang out; it may still evict.
-
-        For as long as these are protected, others would start beside them, and some pods would
-        always have just started. One gang of a queue at a time.
-        """
-        state = self._state
-        settling, active = state.settings.loss_rules.settling, state.placer.reservations.active
-        if not patience.may_evict or not state.eviction_limits.has_settling_pods:
-            return
-        kind = request.members[0].shape.number, len(request.members), math.inf
-        if kind in self._failed or any(each.gang.queue == gang.queue for each in active):
-            return
-        found = self._rows_after_ends(gang, request.members, self._ends_until(math.inf))
-        if found is None:
-            self._failed.add(kind)
-            return
-        rows = found[1]
-        self._claim(gang, request.members, rows)
-        # From a fixed time on, not even pods that will end before it start there.
-        start = patience.since + patience.seconds + settling
-        self._reserve(gang, request, tuple(sorted(rows)), start)
 
     def _may_wait(self, gang: Gang) -> bool:
         """Whether the gang may evict others and any pod is expected to end soon."""
