@@ -230,7 +230,7 @@ def _is_new(key: ObjectKey, document: Document) -> bool:
     """Whether a pod or volume claim was never applied: a cluster gives it a uid and a phase."""
     status = document.get("status")
     has_phase = isinstance(status, dict) and bool(status.get("phase"))
-    return was_never_applied(key, document) and not has_phase
+    return not has_phase and was_never_applied(key, document)
 
 
 def _complete_node(node: Document) -> None:

@@ -71,8 +71,10 @@ def complete_pod(pod: Document, store: Store, *, is_new: bool) -> str:
 
     ``is_new``: it was never applied. What cannot be read is left to the decoder to refuse.
     """
-    problem = ""
-    for complete in (_set_priority, _set_amounts_of_new if is_new else _set_amounts):
+    problem, steps = "", [_set_amounts_of_new if is_new else _set_amounts]
+    if pod["spec"].get("priority") is None:
+        steps.insert(0, set_priority)
+    for complete in steps:
         given = pod["spec"]
         pod["spec"] = clone(given)
         try:
@@ -98,11 +100,6 @@ def complete_group(group: Document, store: Store) -> None:
         set_priority(completed, store)
         if completed["spec"].get("priorityClassName"):
             group["spec"] = completed["spec"]
-
-
-def _set_priority(pod: Document, store: Store) -> None:
-    if pod["spec"].get("priority") is None:
-        set_priority(pod, store)
 
 
 def _set_amounts(pod: Document, _store: Store) -> None:

@@ -1,6 +1,7 @@
 """PodDisruptionBudgets in files: their status, and what evictions take from it."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from kai_py.embedded.controllers.disruption import budget_counts
 from kai_py.embedded.controllers.owned_pods import is_active, is_ready
@@ -28,28 +29,27 @@ def complete_budgets(found: Mapping[ObjectKey, Document]) -> None:
     if not missing:
         return
     by_uid = {document["metadata"]["uid"]: document for document in found.values()}
+    pods_of = defaultdict[str, list[Document]](list)
+    for key, document in found.items():
+        if key[:2] == ("", "Pod"):
+            pods_of[key.namespace].append(document)
     for key, budget in missing:
         try:
-            pods = [
-                document
-                for each, document in found.items()
-                if each[:2] == ("", "Pod")
-                and each.namespace == key.namespace
-                and _selects(budget["spec"], document)
-                and not is_finished(document)
-            ]
+            selects = _selection(budget["spec"])
+            pods = [p for p in pods_of[key.namespace] if selects(p) and not is_finished(p)]
             healthy = sum(map(_is_healthy, pods))
             budget["status"] = budget_counts(budget, pods, healthy, by_uid.get)[0]
         except (AttributeError, KeyError, TypeError, ValueError):
             continue
 
 
-def _selects(spec: Document, pod: Document) -> bool:
-    """Whether a budget selects a pod; none if its selector is one that no API server accepts."""
+def _selection(spec: Document) -> Callable[[Document], bool]:
+    """The pods that a budget selects: none if no API server accepts its selector."""
     try:
-        return label_selector(spec.get("selector"))(pod["metadata"].get("labels") or {})
+        selects = label_selector(spec.get("selector"))
     except RequestError:
-        return False
+        return lambda _pod: False
+    return lambda pod: selects(pod["metadata"].get("labels") or {})
 
 
 def _is_healthy(pod: Document) -> bool:
@@ -62,6 +62,6 @@ def spent_budget(budget: Document, pod: Document) -> Document | None:
     """A budget once ``pod`` is evicted, as the API server writes it; None if it stays as it is."""
     status, spec = budget.get("status") or {}, budget.get("spec") or {}
     allowed = status.get(_ALLOWED) or 0
-    if allowed <= 0 or not _selects(spec, pod):
+    if allowed <= 0 or not _selection(spec)(pod):
         return None
     return {**budget, "status": {**status, _ALLOWED: allowed - 1}}
