@@ -1,4 +1,7 @@
-"""``kai-py gangs``: the gangs, their members, their trees, and why they are pending."""
+"""``kai-py gangs``: the gangs, their members, their trees, and why they are pending.
+
+The cluster is read once and one cycle is run on it; STATE and MESSAGE are from that cycle.
+"""
 
 import sys
 import time

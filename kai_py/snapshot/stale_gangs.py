@@ -1,11 +1,10 @@
-"""Since when gangs run below minMember; finishing gangs need only the pods that are left."""
+"""Since when gangs run below minMember, and which gangs were seen with it."""
 
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from kai_py.api.times import begun_at
-from kai_py.grouping.admitted import with_minimums
 from kai_py.snapshot.gangs import Gang, PodState
 
 
@@ -66,15 +65,3 @@ def _unchanged_since(gang: Gang) -> float | None:
     if not gang.total_pods or len(present) < gang.total_pods:
         return None
     return max(m.bound_since if m.state is PodState.BOUND else m.created for m in present)
-
-
-def as_finishing(gang: Gang) -> Gang:
-    """``gang``, which needs no more than all pods that exist, if the others have succeeded."""
-    if not (gang.succeeded and gang.pending) or gang.can_be_satisfied:
-        return gang
-    exist = gang.counts(PodState.GATED, PodState.PENDING, PodState.BOUND)
-    known, needed = sum(exist.values()) + gang.succeeded, gang.tree.min_pods()
-    if known < needed or (known > needed and not gang.bound):
-        return gang
-    minimums = {leaf: exist.get(leaf, 0) for leaf in gang.tree.leaf_names()}
-    return replace(gang, tree=with_minimums(gang.tree, minimums))
