@@ -18,7 +18,7 @@ from kai_py.embedded.controllers.owned_pods import (
     owned_objects,
     pod_from_template,
 )
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
+from kai_py.embedded.controllers.runtime import Controller, Work, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     clone,
@@ -32,11 +32,10 @@ from kai_py.embedded.documents import (
 from kai_py.embedded.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 HASH_LABEL = "pod-template-hash"
 REVISION_ANNOTATION = "deployment.kubernetes.io/revision"
@@ -183,17 +182,10 @@ def _update_status(work: Work, deployment: Json, new: Json | None, sets: Sequenc
     work.api.patch_status(DEPLOYMENTS, deployment, status)
 
 
-def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if change.storage == DEPLOYMENTS.storage:
-        yield key_of(change.object)
-    else:
-        yield from controller_key(change.object, DEPLOYMENTS.kind)
-
-
 DEPLOYMENT_CONTROLLER = Controller(
     name="deployment",
     reconcile=reconcile,
-    keys=_keys,
+    keys=keys_of(DEPLOYMENTS),
     storages=frozenset({DEPLOYMENTS.storage, REPLICA_SETS.storage}),
 )
 
@@ -224,16 +216,9 @@ def reconcile_replica_set(work: Work) -> None:
     work.api.patch_status(REPLICA_SETS, replica_set, status)
 
 
-def _replica_set_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if change.storage == REPLICA_SETS.storage:
-        yield key_of(change.object)
-    else:
-        yield from controller_key(change.object, REPLICA_SETS.kind)
-
-
 REPLICA_SET_CONTROLLER = Controller(
     name="replica-set",
     reconcile=reconcile_replica_set,
-    keys=_replica_set_keys,
+    keys=keys_of(REPLICA_SETS),
     storages=frozenset({REPLICA_SETS.storage, PODS.storage}),
 )

@@ -28,7 +28,7 @@ from kai_py.embedded.controllers.owned_pods import (
     owned_objects,
     pod_from_template,
 )
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     controller_of,
@@ -62,7 +62,7 @@ class JobController:
         return Controller(
             name="job",
             reconcile=self.reconcile,
-            keys=_keys,
+            keys=keys_of(JOBS),
             storages=frozenset({JOBS.storage, PODS.storage}),
         )
 
@@ -107,13 +107,6 @@ class JobController:
             return
         for pod in _new_pods(job, occupied, tally, missing):
             work.api.create(PODS, pod, namespace_of(job))
-
-
-def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if change.storage == JOBS.storage:
-        yield key_of(change.object)
-    else:
-        yield from controller_key(change.object, JOBS.kind)
 
 
 def _desired_pods(job: Json, active: int, tally: PodTally) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
+    from kai_py.embedded.resources import ServedResource
 
 KEYS_PER_TURN = 200
 RETRY_SECONDS = 1.0
@@ -149,8 +150,15 @@ def key_of(document: Json) -> Key:
     return namespace_of(document), name_of(document)
 
 
-def controller_key(document: Json, kind: str) -> Iterable[Key]:
-    """The key of the object of `kind` that controls this one."""
-    owner = controller_of(document)
-    if owner and owner["kind"] == kind:
-        yield namespace_of(document), owner["name"]
+def keys_of(resource: ServedResource) -> Callable[[ApiServer, Change], Iterable[Key]]:
+    """The keys by which a change concerns ``resource``: of the object itself, or its controller."""
+
+    def keys(_api: ApiServer, change: Change) -> Iterable[Key]:
+        if change.storage == resource.storage:
+            yield key_of(change.object)
+        else:
+            owner = controller_of(change.object)
+            if owner and owner["kind"] == resource.kind:
+                yield namespace_of(change.object), owner["name"]
+
+    return keys

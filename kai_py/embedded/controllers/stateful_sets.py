@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kai_py.embedded.controllers.deployments import template_hash
 from kai_py.embedded.controllers.owned_pods import is_ready, owned_objects, pod_from_template
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, controller_key, key_of
+from kai_py.embedded.controllers.runtime import Controller, Work, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     clone,
@@ -24,11 +24,10 @@ from kai_py.embedded.documents import (
 from kai_py.embedded.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from kai_py.embedded.apiserver import ApiServer
     from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 REVISION_LABEL = "controller-revision-hash"
 
@@ -128,16 +127,9 @@ def _update_status(work: Work, stateful_set: Json, pods: Sequence[Json], revisio
     work.api.patch_status(STATEFUL_SETS, stateful_set, status)
 
 
-def _keys(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if change.storage == STATEFUL_SETS.storage:
-        yield key_of(change.object)
-    else:
-        yield from controller_key(change.object, STATEFUL_SETS.kind)
-
-
 STATEFUL_SET_CONTROLLER = Controller(
     name="stateful-set",
     reconcile=reconcile,
-    keys=_keys,
+    keys=keys_of(STATEFUL_SETS),
     storages=frozenset({STATEFUL_SETS.storage, PODS.storage}),
 )
