@@ -28,6 +28,11 @@ MAX_RECORDS = 128
 """Per queue; the oldest beyond that are merged into one, dated as the latest of them."""
 
 
+def is_within_queue(action: Action) -> bool:
+    """Whether an eviction by ``action`` is what a queue does to its own pods."""
+    return action is Action.PREEMPT
+
+
 class GangEviction(NamedTuple):
     """Pods of a gang were evicted ``at``; ``within_queue``: by preemption."""
 
@@ -59,7 +64,7 @@ class EvictionHistory:
     def record(self, evictions: Iterable[Eviction], now: float) -> None:
         """Record evictions for the benefit of other gangs."""
         counted = Counter(
-            (each.queue, each.gang, each.action is Action.PREEMPT)
+            (each.queue, each.gang, is_within_queue(each.action))
             for each in evictions
             if each.action not in (Action.STALE, Action.DEPARTURE)
         )

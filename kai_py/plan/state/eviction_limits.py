@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from kai_py.api.times import DAY, HOUR
 from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.state.eviction_history import EvictionHistory
+from kai_py.plan.state.eviction_history import EvictionHistory, is_within_queue
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
@@ -291,8 +291,8 @@ class EvictionLimits:
             self._disrupted = [0] * len(self._allowed)
         added = pods[len(self._counted) :]
         for uid in added:
-            queue, beneficiary = evicted[uid].gang.queue, evicted[uid].beneficiary.queue
-            for lost in self._lost.values() if queue != beneficiary else (self._lost[False],):
+            queue, within = evicted[uid].gang.queue, is_within_queue(evicted[uid].action)
+            for lost in (self._lost[False],) if within else self._lost.values():
                 lost[queue] = lost.get(queue, 0) + 1
         self._count_disruptions(self._disrupted, added)
         self._counted = pods

@@ -245,6 +245,20 @@ def test_only_preemption_is_what_a_queue_does_to_itself(action, count):
     assert list(past.evicted_last_hour(1000.0, by_others=True).values()) == [count]
 
 
+@pytest.mark.parametrize(("action", "left"), [(Action.PREEMPT, 1), (Action.CONSOLIDATE, 0)])
+def test_evictions_of_this_cycle_count_as_they_will_be_recorded(action, left):
+    team = QueueInfo(name="team", max_evictions_per_hour=1)
+    snapshot = world(
+        {"a": 3}, gang("low", nodes="aa", floor=1), gang("own", node="a", pods=1), queues=[team]
+    ).snapshot(1000.0)
+    low, own = (snapshot.gangs[f"default/Gang/{name}"] for name in ("low", "own"))
+    gone, stays = low.bound
+    evictions = {gone.pod.uid: Evicted(gone, low, action, own, "")}
+    limits = EvictionLimits(snapshot, EvictionHistory(), 0.0)
+    units = iter([VictimUnit(low, (stays,))])
+    assert len([*limits.evictable(units, evictions, by_others=True)]) == left
+
+
 def test_own_evictions_and_those_for_others_are_told_apart_when_many_are_told_as_one():
     records = tuple(EvictionRecord(f"g{i}", i, 1, within_queue=i % 2 == 0) for i in range(200))
     past = EvictionHistory()
