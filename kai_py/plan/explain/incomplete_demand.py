@@ -14,11 +14,11 @@ change.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_py.grouping.gang import is_satisfied
-from kai_py.plan.explain.infeasible_demand import InfeasibleDemand
+from kai_py.plan.explain.infeasible_demand import InfeasibleDemand, total_by_queue
 from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, PodState
@@ -30,7 +30,7 @@ RECREATION_SECONDS = 60.0
 
 @dataclass
 class IncompleteDemand:
-    """Pending requests that cannot be served yet; cached while gangs are the same."""
+    """Pending requests that cannot be served yet; cached while gangs and nodes are the same."""
 
     non_preemptible: Mapping[str, Charge] = field(default_factory=dict)
     """By queue, the charge of those pending non-preemptible gangs that lack nothing."""
@@ -38,6 +38,7 @@ class IncompleteDemand:
     """When the first gang that counts for ``RECREATION_SECONDS`` no longer does."""
     _gangs: Mapping[str, Gang] | None = None
     _pending: tuple[str, ...] = ()
+    _infeasible: Mapping[str, Charge] | None = None
     _charges: dict[str, Charge] = field(default_factory=dict)
 
     def of(
@@ -48,15 +49,20 @@ class IncompleteDemand:
         Without gangs of which a part is ``infeasible``: that does not count already.
         """
         gangs, now = snapshot.gangs, snapshot.now
-        if gangs is not self._gangs or snapshot.pending != self._pending:
-            self._gangs, self._pending = gangs, snapshot.pending
+        if (
+            gangs is not self._gangs
+            or snapshot.pending != self._pending
+            or infeasible.charges is not self._infeasible
+        ):
             counted = [gangs[key] for key in snapshot.pending if gangs[key].charged]
             self._charges = {g.key: _charge_of_unable(g) for g in counted if not g.is_complete}
-            self.non_preemptible = _total_by_queue(
+            self.non_preemptible = total_by_queue(
                 (gang.queue, _pending_charge(gang))
                 for gang in counted
                 if gang.is_complete and not (gang.preemptible or infeasible.concerns(gang.key))
             )
+            self._gangs, self._pending = gangs, snapshot.pending
+            self._infeasible = infeasible.charges
         self.counts_until = math.inf
         found: list[tuple[str, Charge]] = []
         for key, charge in self._charges.items():
@@ -66,7 +72,7 @@ class IncompleteDemand:
                 self.counts_until = min(self.counts_until, until)
             elif not infeasible.concerns(key):
                 found.append((gangs[key].queue, charge))
-        return _total_by_queue(iter(found))
+        return total_by_queue(found)
 
 
 def _charge_of_unable(gang: Gang) -> Charge:
@@ -82,10 +88,3 @@ def _charge_of_unable(gang: Gang) -> Charge:
 
 def _pending_charge(gang: Gang) -> Charge:
     return total([member.charge for member in gang.pending])
-
-
-def _total_by_queue(charges: Iterator[tuple[str, Charge]]) -> Mapping[str, Charge]:
-    by_queue: dict[str, list[Charge]] = {}
-    for queue, charge in charges:
-        by_queue.setdefault(queue, []).append(charge)
-    return {queue: total(each) for queue, each in by_queue.items()}

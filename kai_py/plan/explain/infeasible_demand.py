@@ -11,7 +11,7 @@ cycle, and O(nodes) per shape whenever nodes or slices change.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,7 +48,8 @@ class InfeasibleDemand:
     _by_gang: dict[str, tuple[Gang, Charge]] = field(default_factory=dict)
     _gangs: Mapping[str, Gang] | None = None
     _pending: tuple[str, ...] = ()
-    _found: Mapping[str, Charge] = field(default_factory=dict)
+    charges: Mapping[str, Charge] = field(default_factory=dict)
+    """What ``of`` returned last: the same object while its inputs are."""
     gangs: frozenset[str] = frozenset()
     """Keys of the gangs none of whose pending pods can ever run."""
 
@@ -62,33 +63,41 @@ class InfeasibleDemand:
     ) -> Mapping[str, Charge]:
         """By queue, the charge of the pending pods that can never run."""
         if not len(snapshot.nodes):
-            self.gangs, self._gangs = frozenset(), None
-            return {}
+            self.gangs, self._gangs, self.charges = frozenset(), None, {}
+            return self.charges
         inputs = snapshot.nodes.generation, snapshot.devices.generation, snapshot.topologies
         if inputs != self._inputs:
             self._inputs, self._totals, self._by_gang, self._gangs = inputs, {}, {}, None
         if snapshot.gangs is self._gangs and snapshot.pending == self._pending:
-            return self._found
+            return self.charges
         nodes = _DeviceNodes(snapshot, devices, self._totals, empty_nodes)
         gangs = snapshot.gangs
-        found: dict[str, list[Charge]] = {}
+        found: list[tuple[str, Charge]] = []
         for key in snapshot.pending:
             gang, known = gangs[key], self._by_gang.get(key)
             if known is None or known[0] is not gang:
                 known = self._by_gang[key] = gang, _charge(gang, nodes)
             if known[1]:
-                found.setdefault(gang.queue, []).append(known[1])
+                found.append((gang.queue, known[1]))
         if len(self._by_gang) > 2 * len(snapshot.pending):
             self._by_gang = {key: self._by_gang[key] for key in snapshot.pending}
         self._gangs, self._pending = snapshot.gangs, snapshot.pending
-        self._found = {queue: total(charges) for queue, charges in found.items()}
+        self.charges = total_by_queue(found)
         self.gangs = frozenset(
             key
             for key in (snapshot.pending if found else ())
             if (charge := self._by_gang[key][1])
             and charge == total(member.charge for member in gangs[key].pending)
         )
-        return self._found
+        return self.charges
+
+
+def total_by_queue(charges: Iterable[tuple[str, Charge]]) -> dict[str, Charge]:
+    """The total of the charges of each queue."""
+    by_queue: dict[str, list[Charge]] = {}
+    for queue, charge in charges:
+        by_queue.setdefault(queue, []).append(charge)
+    return {queue: total(each) for queue, each in by_queue.items()}
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,14 @@ def test_non_preemptible_pods_count_as_far_as_they_are_deserved():
     assert shares(waits.add(queue("lacks", 3)).plan())["lacks"] == 3
 
 
+def test_a_pod_that_fits_a_new_node_is_counted_by_what_its_queue_deserves():
+    """The gangs are those of the cycle before; only the nodes have changed."""
+    large = pod("large", 16, queue="lacks", annotations=FIXED)
+    waits = shared(large)
+    assert shares(waits.plan())["lacks"] == 0
+    assert shares(waits.add(node("b", 16)).plan())["lacks"] == 0
+
+
 def test_a_gang_that_was_just_evicted_counts_while_its_pods_are_created():
     waits = shared(without_a_pod())
     waits.memory.evictions.by_gang["default/Job/short"] = [GangEviction(START + 1000.0)]
