@@ -119,11 +119,6 @@ def read_documents(text: str) -> list[Document]:
     return [document for document in documents if document.value is not None]
 
 
-def is_for_kustomize(value: dict[str, Any]) -> bool:
-    """Whether an object is one of kustomize's own, which need no name and reach no API server."""
-    return str(value.get("apiVersion")).startswith("kustomize.config.k8s.io/")
-
-
 def line_at(value: Any, path: tuple[str | int, ...]) -> int:
     """The line of a field, or of the nearest mapping above it that exists."""
     line = getattr(value, "line", 1)

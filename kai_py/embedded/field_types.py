@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kai_py.api.records.core import Toleration  # noqa: TC001 - msgspec reads it
+from kai_py.api.records.admission import LimitRange, RuntimeClass
 from kai_py.api.records.decoding import record_decoder
-from kai_py.api.records.record import QuantityText, Record
 from kai_py.embedded.errors import bad_request
 from kai_py.watch.kinds import WATCHED
 
@@ -21,43 +20,13 @@ if TYPE_CHECKING:
     from kai_py.embedded.resources import ServedResource
 
 
-class _Overhead(Record, frozen=True):
-    pod_fixed: dict[str, QuantityText] = msgspec.field(default_factory=dict)
-
-
-class _RuntimeScheduling(Record, frozen=True):
-    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-
-
-class _RuntimeClass(Record, frozen=True):
-    overhead: _Overhead = _Overhead()
-    scheduling: _RuntimeScheduling = _RuntimeScheduling()
-
-
-class _Limits(Record, frozen=True):
-    type: str = ""
-    max: dict[str, QuantityText] = msgspec.field(default_factory=dict)
-    min: dict[str, QuantityText] = msgspec.field(default_factory=dict)
-    default: dict[str, QuantityText] = msgspec.field(default_factory=dict)
-    default_request: dict[str, QuantityText] = msgspec.field(default_factory=dict)
-
-
-class _LimitRangeSpec(Record, frozen=True):
-    limits: tuple[_Limits, ...] = ()
-
-
-class _LimitRange(Record, frozen=True):
-    spec: _LimitRangeSpec = _LimitRangeSpec()
-
-
 _DECODERS = {
     (kind.group, version, kind.name): decode
     for kind in WATCHED
     for version, decode in kind.versions.items()
 } | {
-    ("node.k8s.io", "v1", "RuntimeClass"): record_decoder(_RuntimeClass),
-    ("", "v1", "LimitRange"): record_decoder(_LimitRange),
+    ("node.k8s.io", "v1", "RuntimeClass"): record_decoder(RuntimeClass),
+    ("", "v1", "LimitRange"): record_decoder(LimitRange),
 }
 _WHOLE_NUMBERS = {("scheduling.k8s.io", "PriorityClass"): (("value",), 1 << 31)}
 """Fields whose Go type is int32, and the first number that it cannot hold."""

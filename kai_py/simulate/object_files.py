@@ -20,11 +20,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kai_py.api.manifests import ManifestError, is_for_kustomize, read_documents
+from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.simulate.objects import Document, expanded, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Files that are read in a directory, in either case; one that is named may have any name."""
+
+KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 
 _SEPARATOR = re.compile(rb"^---(?:[ \t#].*)?\r?$", re.MULTILINE)
 _JSON = re.compile(r"\s*[{\[][\s{\[]*[\"}\]]")
@@ -228,7 +230,7 @@ def _problem(value: Any) -> str:
         if not _is_name(value.get(name)):
             return f"has no {name}"
     kind, metadata = value["kind"], value.get("metadata")
-    if is_for_kustomize(value):
+    if value["apiVersion"].startswith(KUSTOMIZE_GROUP):
         return f"{kind} is read by kustomize alone: give what kubectl kustomize prints"
     if kind.endswith("List") and "items" in value:
         return f"items of {kind} is not a list"

@@ -15,6 +15,8 @@ from kai_py.api.gpu_share import (
     NUM_DEVICES,
 )
 from kai_py.dialects.kai import keys
+from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY
+from kai_py.grouping.frameworks.replicas import MIN_MEMBER_KEY
 
 MAX_DEPTH = 16
 """Levels of a manifest in which pod templates are looked for; none is as deep."""
@@ -49,8 +51,8 @@ FEATURES: Mapping[str, Verdict] = {
             keys.PREEMPTIBILITY,
             keys.PREEMPTION_DELAY,
             keys.STALENESS_GRACE,
-            keys.BATCH_MIN_MEMBER,
-            keys.MIN_MEMBER,
+            BATCH_MIN_MEMBER_KEY,
+            MIN_MEMBER_KEY,
             keys.TASK_PRIORITY,
             keys.TOPOLOGY,
             "kai.scheduler/topology-required-placement",

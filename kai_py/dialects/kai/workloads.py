@@ -39,7 +39,7 @@ from kai_py.dialects.kai.keys import first_duration
 from kai_py.dialects.kai.kinds import KindDefaults, class_of, defaults_of
 from kai_py.dialects.kai.pod_groups import order_of
 from kai_py.dialects.kai.priority import existing_class, is_preemptible, may_name, priority_of
-from kai_py.grouping.frameworks.job import reachable_min_members
+from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, reachable_min_members
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import (
     GangSettings,
@@ -198,14 +198,14 @@ def _fallback_queue(metadata: _WorkloadMetadata, pod: Pod, naming: KaiQueueNamin
 
 def _min_members(spec: GangSpec, chain: OwnerChain, metadata: _WorkloadMetadata) -> tuple[int, str]:
     """minMember of a Job as annotated, else as it is; that of any other owner as it is."""
-    text = metadata.value(keys.BATCH_MIN_MEMBER)
+    text = metadata.value(BATCH_MIN_MEMBER_KEY)
     if spec.tree.children or spec.owner.kind != "Job" or not text:
         return spec.tree.min_members, ""
     location = f"Job {spec.owner.namespace}/{spec.owner.name}: "
     try:
         annotated = parse_count(text, least=1)
     except NumberError as error:
-        return 1, f"{location}annotation {keys.BATCH_MIN_MEMBER} {error}"
+        return 1, f"{location}annotation {BATCH_MIN_MEMBER_KEY} {error}"
     jobs = (each.found for each in chain.owners if each.reference.uid == spec.owner.uid)
     job = next(jobs, None)
     if not isinstance(job, Job):

@@ -23,9 +23,11 @@ from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.grouping.queue_choice import Defaults
 
 COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+BATCH_MIN_MEMBER_KEY = "kai.scheduler/batch-min-member"
+"""KAI's, of Jobs, JobSets and Deployments."""
 MIN_MEMBERS_KEYS = (
     MIN_AVAILABLE_KEY,
-    "kai.scheduler/batch-min-member",
+    BATCH_MIN_MEMBER_KEY,
     "kueue.x-k8s.io/job-min-parallelism",
 )
 """With KAI's defaults only the first is read here: the KAI dialect reads the others."""

@@ -25,7 +25,11 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
-from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
+from kai_py.grouping.frameworks.job import (
+    BATCH_MIN_MEMBER_KEY,
+    COMPLETION_INDEX_LABEL,
+    active_pods,
+)
 from kai_py.grouping.gang import (
     MAX_SUBGROUPS,
     ExpectedPods,
@@ -49,7 +53,6 @@ from kai_py.grouping.topology_annotations import TemplateTopology, template_topo
 
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
-MIN_MEMBERS_KEY = "kai.scheduler/batch-min-member"
 JOBS = "spec.replicatedJobs.*"
 EXCLUSIVE_KEY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR_KEY = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -93,7 +96,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         raise InvalidWorkloadError("spec.replicatedJobs is empty")
     by_name = {job.name: job for job in jobs}
     started = frozenset(job.name for job in jobs if not any(_unmet(job, by_name, statuses)))
-    min_members = annotated_count(job_set.metadata, MIN_MEMBERS_KEY, least=1)
+    min_members = annotated_count(job_set.metadata, BATCH_MIN_MEMBER_KEY, least=1)
 
     @cache
     def tree_of(job: str, *, has_followers: bool) -> Subgroup:
@@ -193,8 +196,10 @@ def _job_min_members(
     each: Mapping[str, Any], location: str, workload: WorkloadOwner, name: str, index: int
 ) -> int:
     annotations = next(iter(entries(each, "template.metadata.annotations")), {})
-    if MIN_MEMBERS_KEY in annotations:
-        return parse_count(annotations[MIN_MEMBERS_KEY], f"{location}: {MIN_MEMBERS_KEY}", least=1)
+    if BATCH_MIN_MEMBER_KEY in annotations:
+        return parse_count(
+            annotations[BATCH_MIN_MEMBER_KEY], f"{location}: {BATCH_MIN_MEMBER_KEY}", least=1
+        )
     parallelism = _parallelism(each, location)
     completions = count_at(each, "template.spec.completions", parallelism, location=location)
     if completions <= parallelism:

@@ -12,6 +12,7 @@ Source: KAI-Scheduler, pkg/podgrouper/podgrouper/plugins/statefulset and plugins
 """
 
 from kai_py.grouping.counts import annotated_count, count_at
+from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
@@ -23,7 +24,6 @@ from kai_py.grouping.gang_template import (
 )
 
 MIN_MEMBER_KEY = "kai.scheduler/min-member"
-BATCH_MIN_MEMBER_KEY = "kai.scheduler/batch-min-member"
 POLICY = "spec.podManagementPolicy"
 REPLICAS = "spec.replicas"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
