@@ -1,5 +1,7 @@
 """Gangs that wait for pods about to end, and what is reserved for them meanwhile."""
 
+import math
+
 import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -57,6 +59,41 @@ def test_without_declaration_or_history_nothing_waits():
 def test_no_gang_waits_longer_than_its_patience():
     gangs = ending("soon", "aa", after=200), waiting("new", since=NOW - 301)
     assert evicted(planned(*gangs))
+
+
+def just_started(name, nodes, *, runtime):
+    """A running gang whose pods were bound 20 seconds ago."""
+    ran = gang(name, nodes=nodes, gpus=1, queue="guest", created=0)
+    members = tuple(replace(each, bound_since=START + NOW - 20) for each in ran.members)
+    return replace(ran, members=members, expected_runtime=runtime)
+
+
+@pytest.mark.parametrize(
+    ("deserved", "gpus", "waits"), [(4.0, 4, 300), (0.0, 2, 1200), (0.0, 4, math.inf)]
+)
+@pytest.mark.parametrize("minimum", [0.0, 600.0])
+def test_a_stream_of_short_pods_keeps_no_gang_out(deserved, gpus, waits, minimum):
+    """Pods that just started, or are within their min runtime; the next one would follow them."""
+    owner, guest = QUEUES
+    owner = replace(owner, deserved={"gpu": deserved})
+    queues = owner, replace(guest, reclaim_min_runtime=minimum)
+    rules = LossRules(patience=300.0, settling=150.0)
+
+    def planned_at(now, waited):
+        short = [just_started(f"short-{n}", "a", runtime=200.0 * n) for n in (1, 2, 3)]
+        large = waiting("large", gpus=gpus, since=now - waited)
+        following = replace(waiting("next", queue="guest"), expected_runtime=600.0)
+        made = world({"a": 4}, *short, large, following, queues=queues, loss_rules=rules)
+        return made.plan(now)
+
+    assert placed(planned_at(NOW, min(waits, 2000) - 1)) == {"next-0": "a"}
+    if waits == math.inf:
+        assert placed(planned_at(NOW, 2000)) == {"next-0": "a"}
+        return
+    plan = planned_at(NOW, waits + 1)
+    assert (placed(plan), evicted(plan)) == ({}, [])
+    later = planned_at(NOW + 131, waits + 1)
+    assert bool(evicted(later)) == (minimum == 0)
 
 
 def test_what_one_gang_waits_for_is_not_there_for_the_next():

@@ -6,6 +6,9 @@
             reserve the nodes that drain for it until then
     a gang waits at most ``patience`` from when it began to wait, for reclaim from when it was due;
     gangs of a queue that has missed its share wait for two minutes (``policy.served_share``)
+    a gang that may reclaim and still waits after ``patience`` has the nodes reserved that it needs
+    (beyond what its queue deserves: after four times as long), so that no stream of short pods,
+    of which some are always protected, keeps it out
 
 So a queue gets its share at most ``patience`` later, and mostly without evictions. Capacity that
 earlier gangs wait for does not count for later ones. Gangs of several shapes, with a topology
@@ -28,8 +31,14 @@ from kai_py.plan.session.cycle_state import CycleState, PodEnd
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.plan.victims.timing import MAX_PATIENCE
 from kai_py.policy.queue_usage import exceeds
-from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows
+from kai_py.policy.reclaim_rules import (
+    Reclaimer,
+    check_reclaimer,
+    compared_rows,
+    is_guaranteed,
+)
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
@@ -54,11 +63,15 @@ class _Claimed:
 
 
 class _Patience(NamedTuple):
-    """A gang waits at most ``seconds`` from ``since``; ``may_evict``: for pods to evict as well."""
+    """A gang waits at most ``seconds`` from ``since``; ``may_evict``: for pods to evict as well.
+
+    ``reserve_after``: seconds from ``since`` after which nodes are reserved for it.
+    """
 
     since: float
     seconds: float
     may_evict: bool
+    reserve_after: float = math.inf
 
 
 class Turnover:
@@ -100,7 +113,10 @@ class Turnover:
             return False
         patience = self._patience_of(gang, request)
         kind, until = (shape, count, patience.seconds), patience.since + patience.seconds
-        if until <= state.snapshot.now or kind in self._failed:
+        over = until <= state.snapshot.now
+        if over:
+            self._reserve_after_waiting(gang, request, patience)
+        if over or kind in self._failed:
             return False
         horizon = state.snapshot.now + patience.seconds
         ends = [end for end in self._ends_soon() if end.at <= horizon]
@@ -120,6 +136,29 @@ class Turnover:
             note = f"No pod is evicted for it yet, {why}"
             state.mark_unschedulable(gang, reason.with_sentence(note))
         return True
+
+    def _reserve_after_waiting(
+        self, gang: Gang, request: PlacementRequest, patience: _Patience
+    ) -> None:
+        """Let no others start where pods are expected to end; the gang may still evict.
+
+        Pods that just started, or that are within their min runtime, are not evicted. Of a stream
+        of short pods some always are, and the next would start on whatever ends. One gang of a
+        queue at a time.
+        """
+        state = self._state
+        if request.is_elastic or state.snapshot.now < patience.since + patience.reserve_after:
+            return
+        active = state.placer.reservations.active
+        kind = request.members[0].shape.number, len(request.members), math.inf
+        if kind in self._failed or any(each.gang.queue == gang.queue for each in active):
+            return
+        found = self._rows_after_ends(gang, request.members, self._ends_until(math.inf))
+        if found is None:
+            self._failed.add(kind)
+            return
+        self._claim(gang, request.members, found[1])
+        self._reserve(gang, request, tuple(sorted(found[1])), state.snapshot.now)
 
     def _may_wait(self, gang: Gang) -> bool:
         """Whether the gang may evict others and any pod is expected to end soon."""
@@ -185,7 +224,9 @@ class Turnover:
             served = self._state.served.is_served(queue, compared_rows(cost, quota.rules))
             since = self._state.due.since(gang, self._state.snapshot.now)
             seconds = self._patience if served else min(self._patience, UNSERVED_PATIENCE)
-            return _Patience(since, seconds, may_evict=True)
+            guaranteed = is_guaranteed(quota.usage, reclaimer, quota.rules)
+            reserve_after = self._patience * (1 if guaranteed else MAX_PATIENCE)
+            return _Patience(since, seconds, may_evict=True, reserve_after=reserve_after)
         self._state.due.record_above_share(gang)
         lowest = self._state.lowest_evictable_priority(queue)
         preempts = self._may_preempt and lowest is not None and lowest < gang.priority
