@@ -8,9 +8,12 @@ tightest that holds the pods first.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
+from kai_py.plan.placement.attempt import Attempt, NodeSet
+from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.pod_rules import selects_itself
@@ -22,6 +25,9 @@ from kai_py.snapshot.shape import Shape
 
 Part = Sequence[Member]
 """Pods of one shape."""
+
+MAX_DOMAINS_TO_TRY = 32
+"""Domains that are tried for pods that required affinity ties together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,28 @@ def affinity_group(
         if finest in rules_of(parts[at][0].shape).affinity_keys and together & {at, *selected}:
             together |= {at, *selected}
     return AffinityGroup(finest, frozenset(together))
+
+
+def affinity_domains(
+    shapes: ShapePlacer, attempt: Attempt, parts: Sequence[Part], node_set: NodeSet
+) -> Iterator[Sequence[NodeSet]]:
+    """The node sets of all parts, for one domain of their affinity group after the other.
+
+    The last are not in one domain.
+    """
+    statement, anywhere = attempt.statement, [node_set] * len(parts)
+    tied = affinity_group(statement, parts, attempt.capacity)
+    if tied is not None:
+        inside = sorted(tied.parts)
+        counts = [len(parts[at]) for at in inside]
+        fitting = [
+            shapes.max_replicas(attempt, shape, node_set.of(shape).mask, count)
+            for shape, count in zip((parts[at][0].shape for at in inside), counts, strict=True)
+        ]
+        for candidate in islice(tied.domains(statement, fitting, counts), MAX_DOMAINS_TO_TRY):
+            narrow = node_set._replace(mask=node_set.mask & candidate.mask)
+            yield [narrow if at in tied.parts else node_set for at in range(len(parts))]
+    yield anywhere
 
 
 def _unmet_affinity(statement: Statement, shape: Shape, capacity: Capacity) -> Selection:

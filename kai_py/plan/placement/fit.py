@@ -86,26 +86,13 @@ class ShapeFits:
         return apply_pod_rules(statement.pod_rules.rules(capacity), shape, static)
 
     def capacity(
-        self,
-        statement: Statement,
-        shape: Shape,
-        mask: Bools,
-        count: int,
-        capacity: Capacity,
-        *,
-        min_replicas: int = 0,
+        self, statement: Statement, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> ShapeCapacity:
-        """The capacity for ``count`` pods on the nodes of ``mask``, (nodes,) bool.
-
-        ``min_replicas``: only nodes that hold at least that many by resources, if there are any.
-        """
+        """The capacity for ``count`` pods on the nodes of ``mask``, (nodes,) bool."""
         free, nodes = statement.free(capacity), statement.snapshot.nodes
         by_resources = replicas_that_fit(
             shape, statement.snapshot.resources, free, mask, nodes.allocatable
         )
-        if min_replicas:
-            enough = by_resources >= min_replicas
-            by_resources = np.where(enough, by_resources, 0) if enough.any() else by_resources
         limited = statement.limits.replicas(shape, capacity, count)
         if limited is not None:
             np.minimum(by_resources, limited, out=by_resources)

@@ -9,15 +9,16 @@ of the domains of their subgroups, are placed by an exact search (``exact``). Po
 affinity ties together are placed in one domain (``affinity``).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
-from kai_py.plan.placement.affinity import affinity_group, dependents_last
+from kai_py.plan.placement.affinity import dependents_last
 from kai_py.plan.placement.attempt import Attempt, NodeSet
+from kai_py.plan.placement.claim_reach import choices_for_parts, share_claims
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
     CliqueQuery,
@@ -33,7 +34,7 @@ from kai_py.plan.placement.exact import (
     can_search,
     place_exactly,
 )
-from kai_py.plan.placement.pods import ShapePlacer
+from kai_py.plan.placement.pods import Parts, ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.reasons import (
     UNEXPLAINED,
@@ -58,9 +59,6 @@ from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-
-MAX_DOMAINS_TO_TRY = 32
-"""Domains that are tried for pods that required affinity ties together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +265,12 @@ class Placer:
             return self._place_subgroups(attempt, group, members, node_set)
         parts = self._most_constrained_first(attempt, by_shape(members), node_set)
         pod_rules = attempt.statement.pod_rules
-        if len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts):
+        has_rules = len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts)
+        if has_rules or share_claims(parts):
             return self._place_with_rules(attempt, parts, node_set)
         if len(parts) > 1 and self._can_search(attempt, parts):
             return self._place_mixed(attempt, parts, node_set)
-        return self._place_in_turn(attempt, parts, [node_set] * len(parts))
+        return self.shapes.place_in_turn(attempt, parts, [node_set] * len(parts))
 
     def _place_subgroups(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
@@ -298,14 +297,14 @@ class Placer:
         subgroups = [leaves[part[0].subgroup] for part in parts]
         return None if self._search(attempt, parts, node_set, domains, subgroups) else reason
 
-    def _can_search(self, attempt: Attempt, parts: Sequence[Sequence[Member]]) -> bool:
+    def _can_search(self, attempt: Attempt, parts: Parts) -> bool:
         """Whether an exact search may place the parts, with the steps of this placer."""
         return attempt.action is self.search_steps.action and can_search(attempt.statement, parts)
 
     def _search(
         self,
         attempt: Attempt,
-        parts: Sequence[Sequence[Member]],
+        parts: Parts,
         node_set: NodeSet,
         domains: Sequence[Ints] = (),
         subgroups: Sequence[Sequence[int]] = (),
@@ -322,45 +321,16 @@ class Placer:
         )
         return search.place()
 
-    def _place_in_turn(
-        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_sets: Sequence[NodeSet]
-    ) -> Unschedulable | None:
-        """Place one part after the other, each on its own node set."""
-        steps = (
-            self.shapes.place(attempt, part, node_set)
-            for part, node_set in zip(parts, node_sets, strict=True)
-        )
-        return next((reason for reason in steps if reason is not None), None)
-
     def _place_with_rules(
-        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
+        self, attempt: Attempt, parts: Parts, node_set: NodeSet
     ) -> Unschedulable | None:
-        """Place pods with rules: those of an affinity group in one domain, then without that."""
-        statement = attempt.statement
-        parts = dependents_last(statement, parts, attempt.capacity)
-        for node_sets in (*self._shared_domains(attempt, parts, node_set), [node_set] * len(parts)):
-            with statement.trial() as trial:
-                reason = self._place_in_turn(attempt, parts, node_sets)
-                if reason is None:
-                    trial.keep()
-                    return None
-        if not self._can_search(attempt, parts):
+        """Place pods with rules, or with claims that they share, where they can be together."""
+        parts = dependents_last(attempt.statement, parts, attempt.capacity)
+        choices = choices_for_parts(self.shapes, attempt, parts, node_set)
+        reason = self.shapes.place_in_first(attempt, parts, choices)
+        if reason is None or not self._can_search(attempt, parts):
             return reason
         return None if self._search(attempt, parts, node_set) else reason
-
-    def _shared_domains(
-        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
-    ) -> Iterator[list[NodeSet]]:
-        """The node sets of all parts, for one domain of their affinity group after the other."""
-        tied = affinity_group(attempt.statement, parts, attempt.capacity)
-        if tied is None:
-            return
-        inside = sorted(tied.parts)
-        replicas = [self._max_replicas(attempt, parts[at], node_set) for at in inside]
-        found = tied.domains(attempt.statement, replicas, [len(parts[at]) for at in inside])
-        for candidate in islice(found, MAX_DOMAINS_TO_TRY):
-            narrow = node_set._replace(mask=node_set.mask & candidate.mask)
-            yield [narrow if at in tied.parts else node_set for at in range(len(parts))]
 
     def _most_constrained_first(
         self, attempt: Attempt, parts: Sequence[list[Member]], node_set: NodeSet
@@ -376,7 +346,7 @@ class Placer:
         return largest_first(sorted(parts, key=open_nodes))
 
     def _place_mixed(
-        self, attempt: Attempt, parts: Sequence[Sequence[Member]], node_set: NodeSet
+        self, attempt: Attempt, parts: Parts, node_set: NodeSet
     ) -> Unschedulable | None:
         """Place the largest pods first; if some do not fit, place all by exact search."""
         statement, capacity = attempt.statement, attempt.capacity

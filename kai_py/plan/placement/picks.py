@@ -111,8 +111,7 @@ class CountedPicks:
     """Picks by the capacity of every node, counted for each choice.
 
     With rules between pods one pod is picked for at a time, as it changes where the next may go.
-    The first pod with a claim that pods share goes where all of them fit by resources, if that is
-    anywhere.
+    The first pod with a claim that pods share allocates it, which decides where the others may go.
     """
 
     resources_only: ClassVar[bool] = False
@@ -139,9 +138,9 @@ class CountedPicks:
         if self._has_rules and left < self._members:
             self._static = self._fits.static_fit(statement, shape, capacity)
         mask = self._static.mask & self._node_set.mask & ~self._closed
-        together = left if shape.shares_claims and left == self._members else 0
-        count = 1 if self._has_rules or together else left
-        found = self._fits.capacity(statement, shape, mask, count, capacity, min_replicas=together)
+        allocates = shape.shares_claims and left == self._members
+        count = 1 if self._has_rules or allocates else left
+        found = self._fits.capacity(statement, shape, mask, count, capacity)
         by_zones = statement.numa_zones.replicas_by_zones(shape, capacity, count)
         preferences = {
             **static_preferences(statement, shape, self._static),

@@ -3,7 +3,7 @@
 The way in which nodes are picked depends on what decides where the pods fit (``picks``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,9 @@ from kai_py.snapshot.pod_selection import rules_of
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
+Parts = Sequence[Sequence[Member]]
+"""Pods of a gang, those of one shape in one part."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShapePlacer:
@@ -63,6 +66,32 @@ class ShapePlacer:
         if reason is None:
             return None
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)
+
+    def place_in_turn(
+        self, attempt: Attempt, parts: Parts, node_sets: Sequence[NodeSet]
+    ) -> Unschedulable | None:
+        """Place one part after the other, each on its own node set."""
+        steps = (
+            self.place(attempt, part, node_set)
+            for part, node_set in zip(parts, node_sets, strict=True)
+        )
+        return next((reason for reason in steps if reason is not None), None)
+
+    def place_in_first(
+        self, attempt: Attempt, parts: Parts, choices: Iterable[Sequence[NodeSet]]
+    ) -> Unschedulable | None:
+        """Place all parts in the first of the choices, each a node set by part, that holds them.
+
+        Otherwise why they can't be placed in the last one.
+        """
+        reason: Unschedulable | None = UNEXPLAINED
+        for node_sets in choices:
+            with attempt.statement.trial() as trial:
+                reason = self.place_in_turn(attempt, parts, node_sets)
+                if reason is None:
+                    trial.keep()
+                    return None
+        return reason
 
     def _too_large(self, attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
         """Why no pod fits that exceeds what any node has free; None if it does not."""

@@ -125,7 +125,8 @@ def _other_causes(
     causes = [ShortageCause(text) for text in (*refused, *taken)]
     tried = rest & (replicas > 0) if shape.needs_devices else np.zeros_like(rest)
     if by_devices := bool(tried.any()):
-        causes.append(ShortageCause(*statement.devices.unschedulable_reason(shape, tried)))
+        why = statement.devices.unschedulable_reasons(shape, tried)
+        causes += [ShortageCause(*each) for each in why]
         rest = rest & ~tried
     if rest.any():
         causes.append(ShortageCause(f"{np.count_nonzero(rest)} not available to this gang"))

@@ -46,6 +46,7 @@ from kai_py.plan.state.claims_to_create import (
 )
 from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
+from kai_py.plan.state.unreachable_claims import unreachable_reason
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
@@ -286,22 +287,26 @@ class CycleDevices:
         """What the devices of the cluster publish."""
         return self._devices.inventory.published_names()
 
-    def unschedulable_reason(self, shape: Shape, mask: Bools) -> tuple[str, str]:
-        """Why its claims can't be allocated in ``mask``, (nodes,) bool, and details of it or ""."""
+    def reachable(self, shape: Shape, mask: Bools) -> Bools:
+        """The nodes of ``mask``, (nodes,) bool, that can access what its claims have allocated."""
+        return self._shape_claims(shape, mask)[0]
+
+    def unschedulable_reasons(self, shape: Shape, mask: Bools) -> Iterator[tuple[str, str]]:
+        """Why its claims can't be allocated in ``mask``, (nodes,) bool, each with details or ""."""
+        beyond = np.count_nonzero(mask & ~self.reachable(shape, mask))
+        if beyond:
+            why = unreachable_reason(shape, self._allocations, self._is_reassigned)
+            yield f"{beyond} {why}", ""
         missing, rows = self._unallocated(shape, mask)
-        if not missing:
-            # Every claim is allocated, so the only way to fail is a claim whose devices were
-            # reassigned.
-            return (
-                "the claim is being deallocated and its devices were allocated to other claims",
-                "",
-            )
+        if not missing or not len(rows):
+            return
         state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
         diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
         if isinstance(diagnosis, AllocationError):
-            return as_written(str(diagnosis), shape), ""
+            yield as_written(str(diagnosis), shape), ""
+            return
         detail = as_written(diagnosis_message(diagnosis, missing), shape)
-        return f"{np.count_nonzero(mask)} cannot allocate all claims", detail
+        yield f"{np.count_nonzero(mask) - beyond} cannot allocate all claims", detail
 
     def _unallocated(self, shape: Shape, mask: Bools) -> tuple[list[ResourceClaim], Ints]:
         """The claims to allocate on the nodes that need most claims, and the rows of those."""

@@ -103,7 +103,8 @@ def test_a_claim_whose_devices_were_promised_to_others_cannot_be_joined():
     taken = devices.allocate(members["high-0"], 0, Capacity.FUTURE_IDLE)
     assert devices.replicas(shape, everywhere, 1, Capacity.FUTURE_IDLE).tolist() == [0]
     assert devices.allocate(members["joins"], 0, Capacity.FUTURE_IDLE) is None
-    assert "is being deallocated" in devices.unschedulable_reason(shape, everywhere)[0]
+    [(reason, _)] = devices.unschedulable_reasons(shape, everywhere)
+    assert "is being deallocated" in reason
     taken.undo()
     assert devices.replicas(shape, everywhere, 1, Capacity.FUTURE_IDLE).tolist() == [1]
     assert devices.allocate(members["joins"], 0, Capacity.FUTURE_IDLE) is not None

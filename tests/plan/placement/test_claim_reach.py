@@ -1,0 +1,91 @@
+"""A gang whose pods share a claim goes where all of them can access its devices."""
+
+from kai_py.api.records.resource import ResourceSlice
+from kai_py.plan.plan import Stage
+from tests.support.records import from_json
+from tests.support.scenario import (
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    gpu_slice,
+    job,
+    node,
+    placed,
+    pod,
+    queue,
+)
+
+
+def hardware(*cpus: str):
+    """Nodes n0, n1, … with so much cpu and one GPU each."""
+    made = [device_class(), queue("team", 8)]
+    for i, cpu in enumerate(cpus):
+        made += [node(f"n{i}", 0, cpu=cpu), gpu_slice(f"n{i}", 1)]
+    return made
+
+
+def fabric(rack: str):
+    """A device that all nodes of a rack can access."""
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "pool": {"name": rack, "generation": 1, "resourceSliceCount": 1},
+        "nodeSelector": {"nodeSelectorTerms": [term]},
+        "devices": [{"name": "gpu"}],
+    }
+    return from_json(ResourceSlice, {"metadata": {"name": rack}, "spec": spec})
+
+
+def gang(*cpus: str, claims=("shared",)):
+    """A gang with a pod for each amount of cpu; its pods share ``claims`` by turns."""
+    owner = job("gang", len(cpus), "team")
+    made = [owner, *(claim(name) for name in claims)]
+    for i, cpu in enumerate(cpus):
+        member = pod(f"gang-{i}", 0, queue="team", owner=owner, requests={"cpu": cpu})
+        made.append(claiming(member, claims[i % len(claims)], template=False))
+    return made
+
+
+def test_pods_of_several_sizes_share_the_device_of_the_node_that_holds_them_all():
+    plan = cluster(*hardware("3", "4"), *gang("2", "1", "1")).plan()
+    assert placed(plan) == dict.fromkeys(("gang-0", "gang-1", "gang-2"), "n1")
+
+
+def test_a_fabric_device_is_shared_across_its_nodes_beside_a_larger_node_out_of_reach():
+    racks = {"n0": "a", "n1": "a", "large": "b"}
+    nodes = [
+        node(name, 0, cpu="9" if name == "large" else "2", labels={"rack": rack})
+        for name, rack in racks.items()
+    ]
+    pods = gang("1", "1", "1")
+    plan = cluster(*nodes, device_class(), queue("team", 8), fabric("a"), *pods).plan()
+    assert sorted(placed(plan).values()) == ["n0", "n1", "n1"]
+
+
+def test_another_device_is_taken_where_the_first_is_out_of_reach_for_the_rest():
+    racks = {"n0": "a", "n1": "a", "small": "b"}
+    nodes = [
+        node(name, 0, cpu="1" if name == "small" else "2", labels={"rack": rack})
+        for name, rack in racks.items()
+    ]
+    devices = [fabric("a"), fabric("b")]
+    plan = cluster(*nodes, device_class(), queue("team", 8), *devices, *gang("1", "1", "1")).plan()
+    assert sorted(placed(plan).values()) == ["n0", "n1", "n1"]
+    [allocated] = [each for placement in plan.placements for each in placement.pods if each.allocate]
+    assert [each.pool for each in allocated.allocate[0].allocation.devices.results] == ["a"]
+
+
+def test_each_of_two_shared_claims_is_on_one_node():
+    plan = cluster(*hardware("3", "4"), *gang("2", "2", "2", "1", claims=("one", "two"))).plan()
+    nodes = placed(plan)
+    assert nodes["gang-0"] == nodes["gang-2"] == "n1"
+    assert nodes["gang-1"] == nodes["gang-3"] == "n0"
+
+
+def test_the_reason_names_the_device_that_only_some_of_them_can_access():
+    [unplaced] = cluster(*hardware("2", "2"), *gang("1", "1", "1")).plan().unplaced
+    assert unplaced.stage is Stage.DEVICES
+    expected = "1 cannot access gpu.nvidia.com/n0/gpu-0, which claim default/shared has for other"
+    assert expected in unplaced.message
+    assert "deallocated" not in unplaced.message
