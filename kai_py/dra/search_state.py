@@ -83,7 +83,7 @@ class SearchState:
         if not self.is_shareable(device):
             return False
         result = self.eligibility.check(option, device)
-        return not isinstance(result, DeviceRejection) and not self._has_capacity(device, result)
+        return not isinstance(result, DeviceRejection) and bool(self._short_of(device, result))
 
     def rejection(self, option: Option, device: int) -> DeviceRejection | None:
         """Why the device can't be taken now; None if it can.
@@ -95,8 +95,8 @@ class SearchState:
         result = self.eligibility.check(option, device)
         if isinstance(result, DeviceRejection):
             return result
-        if not self._has_capacity(device, result):
-            return DeviceRejection(DeviceCheck.CAPACITY_LEFT)
+        if lacking := self._short_of(device, result):
+            return DeviceRejection(DeviceCheck.CAPACITY_LEFT, lacking)
         return self._partition_rejection(device) or self._constraint_rejection(option, device)
 
     def take(self, option: Option, device: int) -> None:
@@ -155,16 +155,17 @@ class SearchState:
             return False
         return device in self.claims_by_device or not self.usage.devices[device].is_free
 
-    def _has_capacity(self, device: int, fit: Eligible) -> bool:
+    def _short_of(self, device: int, fit: Eligible) -> str:
+        """The first capacity of which too little is left; "" if all are sufficient."""
         if not fit.consumed_capacity:
-            return True
+            return ""
         before = dict(self.usage.devices[device].consumed)
         now = self.consumed.get(device, {})
         capacities = self.eligibility.view.rows[device].capacities
-        return all(
-            before.get(capacity.name, 0) + now.get(capacity.name, 0) + amount <= capacity.value
-            for capacity, (_, amount) in zip(capacities, fit.consumed_capacity, strict=True)
-        )
+        for capacity, (name, amount) in zip(capacities, fit.consumed_capacity, strict=True):
+            if before.get(name, 0) + now.get(name, 0) + amount > capacity.value:
+                return name
+        return ""
 
     def _consume(self, device: int, amounts: ConsumedCapacity, sign: int) -> None:
         if not amounts:

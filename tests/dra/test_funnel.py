@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, DeviceConstraint, ResourceClaim, ResourceSlice
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.eligibility import DeviceCheck
@@ -136,6 +137,67 @@ def test_each_request_alone_but_not_together():
     claims = [claim_for(1), claim_for(1)]
     text = diagnosis_message(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
     assert "insufficient allocatable devices: not enough for all requests" in text
+
+
+def text_of(slices, wanted, **options):
+    return diagnosis_message(funnel_of(slices, [wanted], **options), [wanted])
+
+
+def constrained(wanted, *constraints):
+    devices = replace(wanted.spec.devices, constraints=tuple(constraints))
+    return replace(wanted, spec=replace(wanted.spec, devices=devices))
+
+
+def test_the_constraint_that_prevents_an_allocation_is_named():
+    devices = [
+        gpu("a", "H100"),
+        gpu("b", "A100"),
+        gpu("c", "L40"),
+    ]
+    product = DeviceConstraint(match_attribute=f"{DRIVER}/productName")
+    kind = DeviceConstraint(match_attribute=f"{DRIVER}/type")
+    for constraints in ([product], [kind, product]):
+        text = text_of([slice_of("n0", devices)], constrained(claim_for(2), *constraints))
+        assert f"enough on a node, but not with matchAttribute {DRIVER}/productName" in text
+        assert "/type" not in text
+    distinct = DeviceConstraint(distinct_attribute=f"{DRIVER}/type")
+    text = text_of([slice_of("n0", devices)], constrained(claim_for(2), distinct))
+    assert f"not with distinctAttribute {DRIVER}/type" in text
+
+
+def test_constraints_are_not_named_where_devices_are_too_few_anyway():
+    product = DeviceConstraint(match_attribute=f"{DRIVER}/productName")
+    wanted = constrained(claim_for(2), product)
+    text = text_of([slice_of("n0", [gpu("a"), gpu("b")])], wanted, held=[("n0", "a")])
+    assert "matchAttribute" not in text
+    assert "1 in use" in text
+
+
+def test_an_attribute_that_no_device_has_is_named():
+    wanted = constrained(claim_for(2), DeviceConstraint(match_attribute=f"{DRIVER}/numa"))
+    text = text_of([slice_of("n0", [gpu("a"), gpu("b")])], wanted)
+    assert f"2 lack the attribute of matchAttribute {DRIVER}/numa" in text
+
+
+def test_all_devices_of_a_node_are_requested_but_some_are_in_use():
+    wanted = claim_for(1, allocationMode="All")
+    slices = [slice_of("n0", [gpu("a"), gpu("b")])]
+    text = text_of(slices, wanted, held=[("n0", "a")])
+    assert "requested all of class gpu, at most 1 on a node and not all" in text
+    assert funnel_of(slices, [wanted]).blocked is None
+
+
+@pytest.mark.parametrize(
+    ("requested", "reason"),
+    [
+        ({"memory": "81Gi"}, "1 have too small a capacity of memory."),
+        ({"cores": "1"}, "1 have too small a capacity of cores, which they do not publish."),
+    ],
+)
+def test_the_capacity_that_is_too_small_is_named(requested, reason):
+    shares = gpu("a", capacity={"memory": {"value": "80Gi"}}, allowMultipleAllocations=True)
+    wanted = claim_for(1, capacity={"requests": requested})
+    assert reason.rstrip(".") in text_of([slice_of("n0", [shares])], wanted)
 
 
 def test_nodes_left_out_are_not_counted():

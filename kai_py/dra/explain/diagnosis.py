@@ -17,19 +17,21 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
 from kai_py.dra.allocation_query import AllocationQuery
 from kai_py.dra.allocator import BudgetExceeded
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.cluster_layout import Bools, ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
-from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
+from kai_py.dra.eligibility import SELECTION_CHECKS, DeviceCheck
+from kai_py.dra.explain.rejections import rejection_of
 from kai_py.dra.explain.selectors import (
     ClosestDevice,
     DeviceRejectionCount,
     SelectedDevices,
     select_devices,
 )
+from kai_py.dra.explain.unmet_constraints import unmet_constraints
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option
 from kai_py.dra.pools import Pool, PoolStatus
@@ -40,6 +42,8 @@ PASSING_CHECKS = frozenset({DeviceCheck.TAINT, DeviceCheck.IN_USE, DeviceCheck.G
 """Checks that a device may pass at another time, without being published again."""
 MAX_KINDS_EXAMINED = 64
 """Kinds of nodes whose devices are examined one by one; the rest is not counted."""
+MAX_KINDS_RELAXED = 8
+"""Kinds of nodes on which claims are tried without their constraints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class OptionDiagnosis:
     """Devices that are eligible and not allocated."""
     max_on_one_node: int
     """The most of these on one node."""
+    is_whole: bool
+    """Whether some node has devices for the option, all of them free."""
     rejected: tuple[DeviceRejectionCount, ...]
     closest: ClosestDevice | None
     """The device that fails the fewest conditions, where none passes all."""
@@ -60,7 +66,9 @@ class OptionDiagnosis:
     @property
     def is_sufficient(self) -> bool:
         """Whether some node has enough for this option, taken by itself."""
-        return self.max_on_one_node >= (1 if self.option.is_all_mode else self.option.count)
+        if self.option.is_all_mode:
+            return self.is_whole
+        return self.max_on_one_node >= self.option.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,13 @@ class AllocationDiagnosis:
     budget_exceeded_nodes: int
     """Nodes on which the budget of the search ran out."""
     options: tuple[OptionDiagnosis, ...]
+    unmet: tuple[DeviceConstraint, ...] = ()
+    """Constraints without which a node would have the devices."""
+
+    @property
+    def blocked(self) -> OptionDiagnosis | None:
+        """The first option of the first request of which no option finds enough devices."""
+        return _blocked(self.options)
 
     @property
     def is_lasting(self) -> bool:
@@ -109,6 +124,14 @@ def diagnose_allocation(
             return uncached if isinstance(uncached, AllocationError) else step.failure
     visible = _visible_devices(layout, rows)
     selected = [select_devices(option, layout, visible) for option in query.claims.options]
+    options = tuple(_diagnose_option(each, query, kinds, state) for each in selected)
+
+    def is_feasible(relaxed: Sequence[ResourceClaim]) -> bool:
+        other, other_usage = allocator.query(relaxed, nodes, state)
+        tried = kinds[:MAX_KINDS_RELAXED]
+        found = (other.step(kind.row, int(other_usage[kind.row]), state) for kind in tried)
+        return any(step.failure is None for step in found)
+
     return AllocationDiagnosis(
         nodes=len(rows),
         devices=int(np.count_nonzero(visible)),
@@ -118,8 +141,17 @@ def diagnose_allocation(
             for kind, step in zip(kinds, steps, strict=True)
             if isinstance(step.failure, BudgetExceeded)
         ),
-        options=tuple(_diagnose_option(each, query, kinds, state) for each in selected),
+        options=options,
+        unmet=() if _blocked(options) else unmet_constraints(claims, is_feasible),
     )
+
+
+def _blocked(options: Sequence[OptionDiagnosis]) -> OptionDiagnosis | None:
+    by_request: dict[tuple[int, int], list[OptionDiagnosis]] = {}
+    for each in options:
+        by_request.setdefault((each.option.claim, each.option.request), []).append(each)
+    blocked = (o for o in by_request.values() if not any(each.is_sufficient for each in o))
+    return next((of_request[0] for of_request in blocked), None)
 
 
 class _Kind(NamedTuple):
@@ -171,6 +203,7 @@ def _diagnose_option(
         matching=int(np.count_nonzero(selected.passing)),
         free=checked.free,
         max_on_one_node=checked.max_on_one_node,
+        is_whole=checked.is_whole,
         rejected=(*selected.rejected, *checked.rejections()),
         closest=selected.closest,
     )
@@ -185,6 +218,7 @@ class _CheckCounts:
     selected: SelectedDevices
     free: int = 0
     max_on_one_node: int = 0
+    is_whole: bool = False
     _rejected: Counter[tuple[DeviceCheck, str]] = field(default_factory=Counter)
     _counted: set[int] = field(default_factory=set)
     """Devices that several nodes see, which are counted once."""
@@ -198,17 +232,19 @@ class _CheckCounts:
         strategy = self.query.context.strategy
         usage = device_usage(view, problem.counters, self.state.pools, strategy)
         search_state = SearchState(problem.eligibility, problem.counters, usage)
-        free = 0
+        free, lacking = 0, 0
         start = int(layout.offsets[kind.row])
         for device in np.flatnonzero(self._passing(layout, start, len(view.rows))).tolist():
-            rejection = _rejection(search_state, self.selected.option, device)
+            rejection = rejection_of(search_state, self.selected.option, device)
             free += rejection is None
+            lacking += rejection is not None and rejection.check not in SELECTION_CHECKS
             weight = self._weight(layout, int(layout.positions[start + device]), kind.nodes)
             if rejection is None:
                 self.free += weight
             else:
                 self._rejected[rejection.check, rejection.detail] += weight
         self.max_on_one_node = max(self.max_on_one_node, free)
+        self.is_whole |= free > 0 and not lacking
 
     def rejections(self) -> tuple[DeviceRejectionCount, ...]:
         """The counts, in the order of the checks."""
@@ -230,9 +266,3 @@ class _CheckCounts:
             return 0
         self._counted.add(row)
         return 1
-
-
-def _rejection(search_state: SearchState, option: Option, device: int) -> DeviceRejection | None:
-    """Why a device can't be taken: its own properties come before its allocation."""
-    result = search_state.eligibility.check(option, device)
-    return result if isinstance(result, DeviceRejection) else search_state.rejection(option, device)

@@ -6,7 +6,7 @@ It says "no device matches selector" where no device passes the selectors of a r
 
 from collections.abc import Iterable, Sequence
 
-from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
 from kai_py.dra.eligibility import DeviceCheck
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis
 from kai_py.dra.explain.selectors import ClosestDevice, DeviceRejectionCount
@@ -23,21 +23,12 @@ def diagnosis_message(diagnosis: AllocationDiagnosis, claims: Sequence[ResourceC
         return f"search budget exceeded on {diagnosis.budget_exceeded_nodes} nodes" + _pools_text(
             diagnosis
         )
-    blocked = _blocked_option(diagnosis)
+    blocked = diagnosis.blocked
     if blocked is None:
         combined = _combined_message(diagnosis)
         return f"insufficient allocatable devices: {combined}{_pools_text(diagnosis)}"
     where = f"claim {claim_name(claims[blocked.option.claim])}, request {blocked.option.name}"
     return f"{where}: {_blocked_message(diagnosis, blocked)}{_pools_text(diagnosis)}"
-
-
-def _blocked_option(diagnosis: AllocationDiagnosis) -> OptionDiagnosis | None:
-    """The first option of the first request of which no option finds enough devices."""
-    by_request: dict[tuple[int, int], list[OptionDiagnosis]] = {}
-    for each in diagnosis.options:
-        by_request.setdefault((each.option.claim, each.option.request), []).append(each)
-    blocked = (o for o in by_request.values() if not any(each.is_sufficient for each in o))
-    return next((options[0] for options in blocked), None)
 
 
 def _blocked_message(diagnosis: AllocationDiagnosis, blocked: OptionDiagnosis) -> str:
@@ -46,9 +37,10 @@ def _blocked_message(diagnosis: AllocationDiagnosis, blocked: OptionDiagnosis) -
     counts = _counts_text(diagnosis.devices, blocked.rejected)
     if not blocked.matching:
         return f"no device matches selector: {counts}{_closest_text(blocked.closest)}"
-    maximum = (
-        f"at most {blocked.max_on_one_node} on a node" if blocked.max_on_one_node else "none free"
-    )
+    maximum = "none free"
+    if blocked.max_on_one_node:
+        maximum = f"at most {blocked.max_on_one_node} on a node"
+        maximum += " and not all" if blocked.option.is_all_mode else ""
     return (
         f"insufficient allocatable devices: requested {_requested(blocked.option)}, {maximum}; "
         f"{counts}"
@@ -62,6 +54,9 @@ def _requested(option: Option) -> str:
 
 def _combined_message(diagnosis: AllocationDiagnosis) -> str:
     """Each request finds devices by itself: too few for all requests, or all pods, together."""
+    if diagnosis.unmet:
+        listed = [_constraint_text(each) for each in diagnosis.unmet[:MAX_CAUSES]]
+        return f"enough on a node, but not with {' and '.join(listed)}"
     tightest = min(diagnosis.options, key=lambda each: each.max_on_one_node)
     purpose = "for all requests" if len(diagnosis.options) > 1 else "for more pods"
     return (
@@ -69,6 +64,12 @@ def _combined_message(diagnosis: AllocationDiagnosis) -> str:
         f"at most {tightest.max_on_one_node} on a node; "
         f"{_counts_text(diagnosis.devices, tightest.rejected)}"
     )
+
+
+def _constraint_text(constraint: DeviceConstraint) -> str:
+    if constraint.match_attribute is not None:
+        return f"matchAttribute {constraint.match_attribute}"
+    return f"distinctAttribute {constraint.distinct_attribute}"
 
 
 def _counts_text(devices: int, rejected: Sequence[DeviceRejectionCount]) -> str:
@@ -99,7 +100,7 @@ _CHECK_TEXTS = {
     DeviceCheck.CAPACITY_LEFT: "have insufficient capacity",
     DeviceCheck.GROUPS: "belong to another compatibility group than those in use",
     DeviceCheck.COUNTERS: "have insufficient counters",
-    DeviceCheck.CONSTRAINT: "violate a constraint",
+    DeviceCheck.CONSTRAINT: "lack the attribute of",
 }
 
 

@@ -72,7 +72,9 @@ def test_another_device_is_taken_where_the_first_is_out_of_reach_for_the_rest():
     devices = [fabric("a"), fabric("b")]
     plan = cluster(*nodes, device_class(), queue("team", 8), *devices, *gang("1", "1", "1")).plan()
     assert sorted(placed(plan).values()) == ["n0", "n1", "n1"]
-    [allocated] = [each for placement in plan.placements for each in placement.pods if each.allocate]
+    [allocated] = [
+        each for placement in plan.placements for each in placement.pods if each.allocate
+    ]
     assert [each.pool for each in allocated.allocate[0].allocation.devices.results] == ["a"]
 
 
