@@ -3,6 +3,7 @@
 Nothing is read from or written to a cluster.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,6 +13,8 @@ from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
+from kai_py.config import Configuration
+from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
 
 
@@ -58,6 +61,7 @@ def command(
         )
     if not any(each.get("kind") == "Node" for each in given.documents):
         say("kai-py: no Node is among these objects, so no pod can be placed", err=True)
+    _say_other_pools(given.documents, configuration)
     if not (found.placements or found.pending or found.evictions or found.rejected):
         name = configuration.scheduler_name
         say(f"kai-py: no pod among these objects waits for schedulerName {name}", err=True)
@@ -65,6 +69,24 @@ def command(
         _print_tables(found)
     if not given.documents:
         raise typer.Exit(ExitCode.USAGE)
+
+
+def _say_other_pools(documents: Sequence[Document], configuration: Configuration) -> None:
+    """Say what is left out because another scheduler owns its node pool."""
+    key, own = configuration.node_pool.label, configuration.node_pool.name
+    names = configuration.scheduler_name, *configuration.scheduler_aliases
+    for kind in ("Node", "Pod"):
+        others = [
+            each
+            for each in documents
+            if each.get("kind") == kind
+            and ((each.get("metadata") or {}).get("labels") or {}).get(key, "") != own
+            and (kind == "Node" or (each.get("spec") or {}).get("schedulerName") in names)
+        ]
+        if others:
+            pool = f'pool "{own}"' if own else "the pool without that label"
+            text = f"{kind}s of other node pools (label {key}) are left out: {len(others)}"
+            say(f"kai-py: {text}; only {pool} is planned, see nodePool.name", err=True)
 
 
 def _print_tables(found: OfflinePlan) -> None:

@@ -50,7 +50,9 @@ def candidate_domains(
     ``required``, ``preferred``: positions in ``levels``. ``occupied``: (nodes,) bool, where pods of
     the group run already: only their domains of the required level are candidates.
     """
-    finest = preferred if preferred is not None else required
+    finest = preferred
+    if required is not None and (preferred is None or preferred < required):
+        finest = required  # A coarser preferred level is met in any domain of the required one.
     coarsest = 0 if required is None else required
     allowed = (
         None if required is None or occupied is None else _same_domains(levels[required], occupied)

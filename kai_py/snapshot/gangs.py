@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.node_departures import DepartureTreatment
+from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.api.spot import SpotUse
 from kai_py.grouping.gang import (
@@ -113,8 +114,8 @@ class Member(Struct, frozen=True):
     """It is terminating and charged until it is gone: no scheduler evicted it, or it is overdue."""
     overdue: bool = False
     """It takes longer to end than pods do."""
-    gated_by_us_only: bool = False
-    """Our scheduling gate is the only one that it has."""
+    gates: tuple[str, ...] = ()
+    """Its scheduling gates."""
     group_reservation: GroupReservation | None = None
     """Its claims that are reserved for its PodGroup."""
     failure_limits: tuple[FailureLimit, ...] = ()
@@ -143,6 +144,11 @@ class Member(Struct, frozen=True):
     def claimed_gpus(self) -> float:
         """How many of ``charged_gpus`` are devices of claims: all, or none."""
         return self.charge.get(GPU, 0.0) if self.claims else 0.0
+
+    @property
+    def gated_by_us_only(self) -> bool:
+        """Whether our scheduling gate is the only one that it has."""
+        return self.gates == (ADMISSION_GATE,)
 
     def queue_beside(self, gang_queue: str) -> str:
         """The queue that its own objects name, if it is not that of its gang; else ""."""

@@ -61,6 +61,18 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
         run(str(tmp_path / "none.yaml"))
 
 
+def test_what_other_node_pools_have_is_counted(tmp_path):
+    path, pools = tmp_path / "pools.yaml", [node("n0"), QUEUE, pod("a")]
+    pools[0]["metadata"]["labels"] = pools[2]["metadata"]["labels"] = {
+        "kai.scheduler/node-pool": "other"
+    }
+    path.write_text(yaml.safe_dump_all(pools), encoding="utf-8")
+    result = run(str(path))
+    for kind in ("Nodes", "Pods"):
+        left_out = f"{kind} of other node pools (label kai.scheduler/node-pool) are left out: 1;"
+        assert left_out in result.stderr
+
+
 def test_the_configuration_decides_the_scheduler_name(tmp_path, world):
     config = tmp_path / "config.yaml"
     config.write_text("schedulerName: another\n", encoding="utf-8")

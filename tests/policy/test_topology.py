@@ -49,6 +49,11 @@ def test_required_bounds_how_far_preferred_widens():
     assert names([4, 4, 2, 3, 0], 9, required=0, preferred=1) == ["z1"]
 
 
+def test_a_preferred_level_that_is_coarser_than_the_required_one_adds_nothing():
+    required = names([4, 4, 2, 3, 9], 2, required=1)
+    assert names([4, 4, 2, 3, 9], 2, required=1, preferred=0) == required
+
+
 def order(candidate):
     return list(np.argsort(-candidate.domain_rank, kind="stable"))
 

@@ -15,6 +15,7 @@ Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-p
 from collections.abc import Mapping
 
 from kai_py.api.numbers import parse_int64
+from kai_py.api.printable import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,
@@ -136,10 +137,13 @@ def order_of(labels: Mapping[str, str], rank: int = 0) -> int:
 
 
 def _subgroup_problem(group: str, subgroup: str, tree: Subgroup) -> str:
-    if subgroup in {each.name for each in tree.leaves()}:
+    leaves = [each.name for each in tree.leaves()]
+    if subgroup in leaves:
         return ""
-    named = f'names the subgroup "{subgroup}"' if subgroup else "names no subgroup"
-    return f"label {keys.SUBGROUP} {named}, which is not a leaf of PodGroup {group}"
+    listed = f"a leaf of PodGroup {group} ({first_of(leaves)})"
+    if not subgroup:
+        return f"label {keys.SUBGROUP} is missing; it must name {listed}"
+    return f'label {keys.SUBGROUP} names "{subgroup}", which is not {listed}'
 
 
 def _gang_settings(group: KaiPodGroup, pod: Pod, owners: Owners) -> tuple[GangSettings, list[str]]:

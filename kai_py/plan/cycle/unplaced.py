@@ -66,7 +66,9 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
     """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
-    if gang.wording is Wording.NATIVE and (reason.infeasible or reason.hint):
+    # The events of KAI's wording are made from the shortage, other texts of it are the message.
+    is_free = gang.wording is Wording.NATIVE or reason.shortage is not None
+    if is_free and (reason.infeasible or reason.hint):
         infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
         message = reason.message_beside_infeasible.rstrip(".")
         hint = f" {reason.hint}" if reason.hint else ""

@@ -21,11 +21,13 @@ NOT_RELOCATED = (
     "No pod is relocated for it yet, because more work would be lost than it loses by waiting."
 )
 
+NEVER_PREEMPTS = "It evicts no pod, as its preemptionPolicy is Never."
+
 
 def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Say of gangs whose victims stay for now that they wait, and why."""
     for gang in gangs:
-        if not (state.postponed or gang.preemption_delay):
+        if gang.may_preempt and not (state.postponed or gang.preemption_delay):
             continue
         reason = state.unschedulable.get(gang.key)
         if reason is None:
@@ -43,10 +45,12 @@ def without_victims(state: CycleState, gangs: Sequence[Gang]) -> Sequence[Gang]:
 
 
 def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
-    """That a gang that lacks capacity may not evict others yet."""
-    if not gang.may_preempt or state.snapshot.now >= gang.preempts_from:
-        return ""
+    """That a gang that lacks capacity may not evict others, or not yet."""
     if reason.stage not in CAPACITY_STAGES or reason.infeasible:
+        return ""
+    if not gang.may_preempt:
+        return NEVER_PREEMPTS
+    if state.snapshot.now >= gang.preempts_from:
         return ""
     delay = format_duration(gang.preemption_delay)
     return f"It evicts no pod until its preemption delay of {delay} has passed."

@@ -49,6 +49,7 @@ from kai_py.plan.placement.topology import (
     largest_domain,
     members_of,
     near_nodes,
+    occupied_domains,
     subgroup_domains,
     topology_unsatisfied,
 )
@@ -256,7 +257,9 @@ class Placer:
                     return None
         if not attempt.explain:
             return UNEXPLAINED
-        return topology_unsatisfied(attempt.gang, group, len(members), largest_domain(*query))
+        occupied = occupied_domains(attempt.statement, attempt.gang, group)
+        best = largest_domain(*query)
+        return topology_unsatisfied(attempt.gang, group, len(members), best, occupied=occupied)
 
     def _place_inside(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct, structs
 
+from kai_py.api.printable import first_of
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.reasons import Unschedulable
@@ -196,9 +197,12 @@ def incomplete_subgroup(gang: Gang) -> Unschedulable | None:
 def _members_missing(gang: Gang) -> Unschedulable | None:
     if gang.is_satisfied or gang.can_be_satisfied:
         return None
-    gated = sum(m.state == PodState.GATED for m in gang.members)
+    gated = [m for m in gang.members if m.state == PodState.GATED]
+    gates = first_of(list(dict.fromkeys(name for m in gated for name in m.gates)))
     exist = len(gang.pending) + len(gang.bound)
-    waits = f"existing pods: {exist}" + (f", gated pods: {gated}" if gated else "")
+    waits = f"existing pods: {exist}" + (
+        f", gated pods: {len(gated)} (by {gates})" if gated else ""
+    )
     counted = f"minMember is {gang.tree.min_pods()}; {waits}"
     leaves = set(gang.tree.leaf_names())
     stray = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)

@@ -109,7 +109,9 @@ def insufficient_capacity(
         else f"{needed} pods must start together but only {found} can be scheduled"
     )
     if not causes:
-        head += ": no feasible node." if nodes else ": the cluster has no nodes."
+        head += (
+            ": no feasible node." if nodes else ": the node pool of this scheduler has no nodes."
+        )
     shortage = Shortage(found, needed, tuple(map(str, causes)))
     return Unschedulable(stage, head, shortage, causes=tuple(causes))
 
@@ -162,7 +164,11 @@ def for_gang(
         min_members=0 if needs_one else min_members,
         others=len(others),
     )
-    return replace(reason, shortage=detailed)
+    reason = replace(reason, shortage=detailed)
+    if not others or not reason.causes:
+        return reason
+    pods = "1 other pod" if len(others) == 1 else f"{len(others)} other pods"
+    return reason.with_clause(f"{pods} of the gang would fit")
 
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:
@@ -266,7 +272,7 @@ def _has_device_plugin(statement: Statement, row: int | None) -> Bools:
 def _insufficient_gpu_shares(
     statement: Statement, shape: Shape, rest: Bools
 ) -> tuple[list[str], Bools]:
-    """How many nodes have no GPU to share, none with a sufficient free part, or unknown memory.
+    """How many nodes have no GPU to share, too small GPUs, no sufficient part or unknown memory.
 
     And (nodes,) bool: the others of ``rest``.
     """
@@ -279,7 +285,9 @@ def _insufficient_gpu_shares(
     without = rest & ~_has_device_plugin(statement, row) & ~by_claim
     with_plugin = rest & ~without & ~by_claim
     unknown = with_plugin & np.isinf(statement.gpu_parts.shared.required_mib(share))
-    insufficient = with_plugin & ~unknown & (parts.total < 1)
+    gpu_mib = statement.gpu_parts.shared.gpu_mib
+    small = with_plugin & ~unknown & (share.memory > gpu_mib)
+    insufficient = with_plugin & ~unknown & ~small & (parts.total < 1)
     texts: list[str] = []
     if without.any():
         drivers = (
@@ -291,13 +299,16 @@ def _insufficient_gpu_shares(
         )
         count = np.count_nonzero(without)
         texts.append(f"{count} have no GPUs of a device plugin to share, {drivers}")
+    if small.any():
+        most = f"{share} requested, a GPU has at most {np.max(gpu_mib[small]):.0f} MiB"
+        texts.append(f"{np.count_nonzero(small)} Insufficient GPU memory ({most})")
     if insufficient.any():
         count = np.count_nonzero(insufficient)
         texts.append(f"{count} Insufficient GPU fraction ({share} requested)")
     if unknown.any():
         label = f"label {MEMORY_LABEL} is missing"
         texts.append(f"{int(unknown.sum())} report no GPU memory ({label})")
-    return texts, rest & ~without & ~unknown & ~insufficient
+    return texts, rest & ~without & ~unknown & ~small & ~insufficient
 
 
 BYTES = ("memory", "ephemeral-storage", "hugepages-")

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kai_py.api.printable import first_of
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import WHOLE, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity
@@ -178,25 +179,44 @@ def largest_domain(
 
 
 def topology_unsatisfied(
-    gang: Gang, group: Subgroup, needed: int, best: tuple[str, int]
+    gang: Gang, group: Subgroup, needed: int, best: tuple[str, int], *, occupied: str = ""
 ) -> Unschedulable:
-    """That no domain holds the group; ``needed``: its pods; ``best``: as of ``largest_domain``."""
+    """That no domain holds the group.
+
+    ``needed``: its pods; ``best``: as of ``largest_domain``; ``occupied``: as of
+    ``occupied_domains``.
+    """
     constraint = group.topology or TopologyConstraint()
     part = f", subgroup {group.name}" if group.name not in UNNAMED else ""
     level = constraint.required_level or constraint.preferred_level or constraint.fitting_level
     named = f"topology {constraint.topology}, " if constraint.topology else ""
+    fits = _domain_capacity_text(best, needed, occupied)
     return Unschedulable(
         Stage.TOPOLOGY,
         f"{named}requirement {level} couldn't be satisfied for "
-        f"{gang.owner.namespace}/{gang.owner.name}{part}: {_domain_capacity_text(best, needed)}",
+        f"{gang.owner.namespace}/{gang.owner.name}{part}: {fits}",
     )
 
 
-def _domain_capacity_text(best: tuple[str, int], needed: int) -> str:
+def _domain_capacity_text(best: tuple[str, int], needed: int, occupied: str) -> str:
     name, fitting = best
+    pods = f"{needed} pods" if needed > 1 else "1 pod"
+    if occupied:
+        return f"its other pods are in {occupied}, which has no capacity for {pods} more"
     if not name or not 0 < fitting < needed:
-        return f"no domain has capacity for {needed} pods"
-    return f"no domain has capacity for {needed} pods; {name} has capacity for {fitting}"
+        return f"no domain has capacity for {pods}"
+    return f"no domain has capacity for {pods}; {name} has capacity for {fitting}"
+
+
+def occupied_domains(statement: Statement, gang: Gang, group: Subgroup) -> str:
+    """The domains of the required level where pods of the group are already; "" without any."""
+    constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
+    level = level_of(statement.snapshot, constraint, constraint.required_level)
+    occupied = _occupied_nodes(statement, gang, group)
+    if level is None or occupied is None:
+        return ""
+    codes = np.unique(level.codes[occupied])
+    return first_of([level.names[code] for code in codes[codes != NO_DOMAIN].tolist()])
 
 
 def _level_keys(snapshot: Snapshot, constraint: TopologyConstraint) -> tuple[str, ...] | None:

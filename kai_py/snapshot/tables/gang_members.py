@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.queue import ADMISSION_GATE, CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
+from kai_py.api.queue import CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.api.times import parse_time
@@ -255,8 +255,7 @@ def member(
         order=spec.order,
         failure_limits=spec.failure_limits,
         may_preempt=pod.spec.preemption_policy != "Never",
-        gated_by_us_only=tuple(gate.name for gate in pod.spec.scheduling_gates)
-        == (ADMISSION_GATE,),
+        gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
         missing=demand.missing,
         stuck_terminating=placement.stuck_terminating,

@@ -71,7 +71,7 @@ async def test_gated_pods_wait_and_the_gang_with_them(cluster: Cluster, view: Vi
             pod("ring-0", annotations=ring), pod("ring-1", gated, annotations=ring)
         )
 
-        held_back = "minMember is 2; existing pods: 1, gated pods: 1."
+        held_back = "minMember is 2; existing pods: 1, gated pods: 1 (by kai-py.test/wait)."
         await view.wait_incomplete("ring", 2, note=held_back)
         assert await view.bound("ring") == {}
         await cluster.api.patch(f"{view.path('pods')}/ring-1", {"spec": {"schedulingGates": None}})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.plan.plan import Stage
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 from tests.dialects.kai.objects import (
     QUEUE,
@@ -93,7 +94,42 @@ def test_a_pod_of_an_unknown_subgroup_is_kept_back_alone_and_told_so():
     assert list(placed(plan)) == ["g-workers0"]
     [unplaced] = plan.unplaced
     assert sorted(each.name for each in unplaced.pods) == ["bare", "lost"]
-    assert "not a leaf of PodGroup g" in unplaced.message
+    assert "subgroup-name is missing; it must name a leaf of PodGroup g (workers)" in (
+        unplaced.message
+    )
+
+
+def test_a_subgroup_that_does_not_exist_is_named_with_those_that_do():
+    group = pod_group("g", subGroups=[{"name": "workers", "minMember": 1}])
+    cluster = Cluster(QUEUE, node("n"), group, members("g", 1, "workers"))
+    cluster.add([member("lost", "g", "typo")])
+    [unplaced] = cluster.plan().unplaced
+    assert 'names "typo", which is not a leaf of PodGroup g (workers)' in unplaced.message
+
+
+def test_gates_are_named():
+    group = pod_group("g", minMember=2)
+    gated = member("g-1", "g", schedulingGates=[{"name": "example.com/hold"}])
+    [unplaced] = Cluster(QUEUE, node("n"), group, member("g-0", "g"), gated).plan().unplaced
+    assert unplaced.stage is Stage.SCHEDULING_GATED
+    assert unplaced.message.endswith("gated pods: 1 (by example.com/hold).")
+
+
+def test_the_domain_of_the_pods_that_run_already_is_named():
+    """Other racks have the capacity, but the gang must stay in its own."""
+    constraint = {"topology": "racks", "requiredTopologyLevel": "rack"}
+    group = pod_group("g", minMember=1, topologyConstraint=constraint)
+    nodes = [node(name, labels={"rack": name}) for name in ("r1", "r2")]
+    running = member("g-0", "g", gpus=8, nodeName="r1")
+    racks = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+        "spec": {"levels": [{"nodeLabel": "rack"}]},
+    }
+    waiting = member("g-1", "g")
+    [unplaced] = Cluster(QUEUE, nodes, racks, group, running, waiting).plan().unplaced
+    assert "its other pods are in r1, which has no capacity for 1 pod more" in unplaced.message
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_a_pod_that_no_node_admits(nodes, options, problem):
 def test_without_nodes_nothing_is_infeasible_or_misspelt():
     chosen = pod("p", 1, queue="q", node_selector={"gpu": "h100"})
     found = pending(queue("q", 8), chosen)
-    assert found.message == "0/0 nodes are available: the cluster has no nodes."
+    assert found.message == "0/0 nodes are available: the node pool of this scheduler has no nodes."
     assert not found.is_infeasible
 
 

@@ -24,3 +24,10 @@ def test_a_delay_that_changes_nothing_is_not_told():
     for waiting, now in ((never, 100), (world(asks=2), 100), (world(asks=2), 300)):
         [found] = waiting.plan(now=now).unplaced
         assert "preemption delay" not in found.message
+
+
+def test_a_gang_that_never_preempts_tells_of_it():
+    [found] = world(preemption_policy="Never").plan(now=300).unplaced
+    assert found.message.endswith(" It evicts no pod, as its preemptionPolicy is Never.")
+    [found] = world(asks=2, preemption_policy="Never").plan(now=300).unplaced
+    assert "preemptionPolicy" not in found.message

@@ -69,6 +69,10 @@ def test_a_node_is_missing_only_if_one_is_named(names, is_told):
             {"requests": {"nvidia.com/gpus": "1"}},
             "No node reports resource nvidia.com/gpus; did you mean nvidia.com/gpu?",
         ),
+        (
+            {"requests": {"example.com/fpga": "1"}},
+            "No node reports resource example.com/fpga, and no DeviceClass serves it.",
+        ),
     ],
 )
 def test_the_nearest_name_is_said(options, hint):

@@ -67,6 +67,11 @@ class SharedGpus:
         self._remaining_pods = sharing.remaining_pods.copy()
         self._groups: list[str] = [str(group) for group in sharing.groups]
 
+    @property
+    def gpu_mib(self) -> Floats:
+        """(nodes,) MiB of each GPU."""
+        return self._nominal
+
     def required_mib(self, share: GpuShare) -> Floats:
         """(nodes,) MiB of each GPU; inf where the memory of the node's GPUs is unknown."""
         if not share.memory:

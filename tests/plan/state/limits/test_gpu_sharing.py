@@ -63,6 +63,15 @@ def test_what_is_being_bound_counts_already():
     assert placed(world.plan()) == {"h0": "a", "h1": "a"} or "late" in placed(world.plan())
 
 
+def test_a_gpu_that_is_smaller_than_the_part_is_told():
+    labels = {"nvidia.com/gpu.memory": "81920"}
+    large = shared(pod("large", 0, queue="q"), gpu_memory="90000")
+    [told] = cluster(queue("q", 8), node("a", 1, labels=labels), large).plan().unplaced
+    assert "1 Insufficient GPU memory (90000 MiB requested, a GPU has at most 81900 MiB)" in (
+        told.message
+    )
+
+
 def test_a_leaving_part_is_capacity_for_later():
     leaving = shared(pod("old", 0, queue="q", node="a", leaving=True), "0.9", group="g")
     world = cluster(queue("q", 8), node("a", 1), leaving, pod("whole", 1, queue="q"))
