@@ -99,7 +99,8 @@ class _Made:
             return str(error)
         if self._pods + pods > MAX_PODS:
             return f"requests {pods:,} pods: at most {MAX_PODS:,} in all are created"
-        meta = {k: v for k, v in document["metadata"].items() if k != "uid"}
+        left_out = ("uid", "ownerReferences")  # Owners are not there, so it would be collected.
+        meta = {k: v for k, v in document["metadata"].items() if k not in left_out}
         template = _with_limits(document["spec"]["template"])
         manifest = with_spec(document, {**UNTIL_PODS_END.get(key.kind, {}), "template": template})
         if document["spec"].get("managedBy") == JOB_CONTROLLER:

@@ -302,3 +302,12 @@ def test_a_budget_allows_one_eviction_less_after_each():
     status = {"disruptionsAllowed": 2, "expectedPods": 4}
     found = plan(*with_budget({"minAvailable": 2}, status=status), until_rest=True)
     assert (len(evicted(found)), found["rest"]) == (2, True)
+
+
+def test_a_workload_gets_its_pods_whatever_its_owner():
+    owned = job("a", 1)
+    owner = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "model"}
+    owned["metadata"]["ownerReferences"] = [{**owner, "uid": "model", "controller": True}]
+    found = plan(node("n0"), QUEUE, owned)
+    assert len(placed_on(found)) == 1
+    assert not rejected(found)
