@@ -298,3 +298,25 @@ def test_names_that_are_almost_ours_are_found():
     assert "kai-scheduler?" in told
     assert "nvidia.com/gpu?" in told
     assert "queue-name: q" in report.corrected
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("kai.scheduler/preemptibility: maybe", '"maybe" is ignored: it may be preemptible, semi'),
+        ("kai.scheduler/preemptibility: non-preemptible", ""),
+        ("kai.scheduler/task-priority: high", '"high" is ignored: it must be a whole number'),
+        ("kai.scheduler/task-priority: '-5'", ""),
+        ("kai.scheduler/premptibility: preemptible", "is ignored: kai.scheduler/preemptibility?"),
+        ("kai.scheduler/background: 'true'", "is not known and ignored"),
+        ("kai.scheduler/gpu-compute-sharing-mode: sm-sharing", "neither compute time nor memory"),
+        ("example.com/preemptibility: maybe", ""),
+    ],
+)
+def test_labels_of_kai_that_have_no_effect_are_told(written, message):
+    text = JOB.replace("scheduling.kai.io/queue-name: q", written)
+    assert written in text
+    told = [each.message for each in lint(text).findings if "ignored" in each.message]
+    told += [each.message for each in lint(text).findings if "compute time" in each.message]
+    assert [each for each in told if message and message in each] == told
+    assert bool(told) == bool(message)

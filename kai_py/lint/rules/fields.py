@@ -12,8 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from kai_py.api.manifests import LineMapping
+from kai_py.api.numbers import parse_int64, quoted
 from kai_py.api.problems import FieldPath, closest_match, is_misspelling
 from kai_py.api.queue import GROUP
+from kai_py.dialects.kai.keys import PREEMPTIBILITY, TASK_PRIORITY
+from kai_py.dialects.kai.pod_features import FEATURES, Compatibility, feature_of
+from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,
@@ -137,3 +141,21 @@ def _misspelt_keys(manifest: Manifest, path: FieldPath) -> Iterator[Finding]:
         if meant is not None and meant not in values:
             yield manifest.error((*path, key), f"is ignored: write {meant}", fixed=True)
             rename(values, key, meant)
+    for key, value in list(values.items()):
+        yield from _ignored_by_kai(manifest, (*path, key), str(key), value)
+
+
+def _ignored_by_kai(
+    manifest: Manifest, path: FieldPath, key: str, value: object
+) -> Iterator[Finding]:
+    """A label or annotation of KAI that has no effect, or whose value has none."""
+    verdict = feature_of(key)
+    meant = next((each for each in FEATURES if is_misspelling(key, each)), None)
+    if verdict is not None and verdict[0] is Compatibility.MISSING:
+        advice = f"is ignored: {meant}?" if meant else verdict[1]
+        yield manifest.hint(path, advice)
+    elif key == PREEMPTIBILITY and parse_preemptibility(str(value)) is None:
+        values = ", ".join(Preemptibility)
+        yield manifest.hint(path, f"{quoted(str(value))} is ignored: it may be {values}")
+    elif key == TASK_PRIORITY and parse_int64(str(value)) is None:
+        yield manifest.hint(path, f"{quoted(str(value))} is ignored: it must be a whole number")
