@@ -79,7 +79,10 @@ def _allocations(query: _Query, node_sets: NodeSets, at: int) -> Iterator[NodeSe
     )
     left = node_sets[at].of(parts[at][0].shape).mask
     for first in (holds_all, True):
-        while reaches := _reaches(query, node_sets[at], at, left & first):
+        for _ in range(MAX_REACHES_TO_TRY):
+            reaches = _reaches(query, node_sets[at], at, left & first)
+            if not reaches:
+                break
             left = left & ~reaches[at]
             if all(
                 fits[reach].sum() >= len(part)

@@ -1,6 +1,7 @@
 """A gang whose pods share a claim goes where all of them can access its devices."""
 
 from kai_py.api.records.resource import ResourceSlice
+from kai_py.plan.placement import claim_reach
 from kai_py.plan.plan import Stage
 from tests.support.records import from_json
 from tests.support.scenario import (
@@ -91,3 +92,20 @@ def test_the_reason_names_the_device_that_only_some_of_them_can_access():
     expected = "1 cannot access gpu.nvidia.com/n0/gpu-0, which claim default/shared has for other"
     assert expected in unplaced.message
     assert "deallocated" not in unplaced.message
+
+
+def test_only_some_allocations_are_tried_on_many_nodes(monkeypatch):
+    tried = []
+    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
+    [unplaced] = cluster(*hardware(*["2"] * 70), *gang("1", "1", "1")).plan().unplaced
+    assert unplaced.stage is Stage.DEVICES
+    attempts = 4  # To place it now, once others have gone, and on empty nodes.
+    assert 0 < len(tried) <= attempts * (claim_reach.MAX_REACHES_TO_TRY + 1)
+
+
+def counted(function, calls):
+    def call(*arguments):
+        calls.append(arguments)
+        return function(*arguments)
+
+    return call
