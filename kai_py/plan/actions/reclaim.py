@@ -26,6 +26,7 @@ from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds, exceeds_any
+from kai_py.policy.reclaim_allowance import ReclaimAllowance
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
@@ -107,6 +108,10 @@ class Reclaim(VictimStrategy):
             for unit in units
             if unit.gang.priority <= max_priority and not unit.is_partial
         )
+
+    def allowance(self) -> ReclaimAllowance:
+        """What queues may lose by their usage when candidates were last listed."""
+        return ReclaimAllowance(self._usage_before, self._reclaimer, self.state.quota.rules)
 
     def batch_candidates(self) -> Iterator[VictimUnit]:
         """As ``candidates``, by the usage of queues after the eviction of each unit."""

@@ -13,7 +13,8 @@ it had before if that costs no more:
     cheapest_set            all subsets of a few candidates, if some have pods on several nodes
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -86,9 +87,14 @@ def by_total_cost(
 
 def needs_all_subsets(request: PlacementRequest, units: Sequence[VictimUnit]) -> bool:
     """Whether ``cheapest_set`` may find what other proposals miss, and has few sets to try."""
-    if len(units) > MAX_CANDIDATES or len(by_shape(request.members)) > 1:
+    if not has_few_subsets(request, units):
         return False
     return any(len({member.node for member in unit.members}) > 1 for unit in units)
+
+
+def has_few_subsets(request: PlacementRequest, units: Sequence[VictimUnit]) -> bool:
+    """Whether ``cheapest_set`` tries all sets of ``units``, or many of them."""
+    return len(units) <= MAX_CANDIDATES and len(by_shape(request.members)) == 1
 
 
 def cheapest_set(
@@ -96,15 +102,17 @@ def cheapest_set(
     units: Sequence[VictimUnit],
     replicas: ReplicaSteps,
     costs: EvictionCosts,
-    max_cost: EvictionCost,
+    *,
+    max_cost: EvictionCost = (math.inf, 0, 0),
+    is_refused: Callable[[Sequence[VictimUnit]], bool] = lambda _: False,
 ) -> list[VictimUnit]:
     """The cheapest set of ``units`` without which the request fits, by counting.
 
     Empty if no set that was tried costs less than ``max_cost``. A unit with pods on several nodes
     releases capacity on each, so it may replace two others; the other proposals count each node by
     itself and miss that. Subsets are tried depth first, cheapest units first; one that costs at
-    least as much as the best so far is not extended. O(2^units x pods), at most ``MAX_SETS``
-    subsets.
+    least as much as the best so far, or that is refused, is not extended. O(2^units x pods), at
+    most ``MAX_SETS`` subsets.
     """
     ordered, needed = sorted(units, key=costs.of_unit), len(request.members)
     best: list[VictimUnit] = []
@@ -122,6 +130,8 @@ def cheapest_set(
             if cost >= max_cost:
                 continue
             tried += 1
+            if is_refused(chosen):
+                continue
             if replicas.without(chosen) >= needed:
                 best, max_cost = chosen, cost
             else:

@@ -3,17 +3,20 @@
 Units that are not needed are dropped, the last candidates first. If the minMember set of a gang
 with elastic pods is still among them, the gang's pods are considered one by one: evicting as many
 pods as it has elastic ones may suffice. If the strategy has other candidates, sets proposed from
-these compete (``minimise``), and the set with the lowest eviction cost is taken.
+these compete (``minimise``), and the set with the lowest eviction cost is taken. If the set is
+refused, another one is composed with what queues may lose in mind (``allowed_steps``).
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from kai_py.plan.victims.allowed_steps import AllowedSteps
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
     by_node_eviction_cost,
     by_total_cost,
     cheapest_set,
+    has_few_subsets,
     needs_all_subsets,
 )
 from kai_py.plan.victims.replica_steps import ReplicaSteps
@@ -64,9 +67,31 @@ class VictimReduction:
         best = min([needed, *(each for each in others if each)], key=costs.of)
         if not by_loss or not needs_all_subsets(self._request, units):
             return best
-        cheapest = cheapest_set(self._request, units, replicas, costs, costs.of(best))
+        cheapest = cheapest_set(self._request, units, replicas, costs, max_cost=costs.of(best))
         found = self._enough_of(cheapest)
         return min(best, found, key=costs.of) if found else best
+
+    def allowed(self, candidates: Iterable[VictimUnit]) -> list[VictimUnit]:
+        """Victims that their queues may all lose; empty if none were found, or no queue decides."""
+        allowance, budgets = self._strategy.allowance(), self._state.search_budgets
+        if allowance is None:
+            return []
+        units = list(islice(candidates, min(MAX_UNITS, budgets.minimised_units)))
+        budgets.minimised_units -= len(units)
+        units = [unit for unit in units if not unit.is_partial]
+        found = self._enough_of(AllowedSteps(self._state, units, allowance).units(self._request))
+        if found or not has_few_subsets(self._request, units):
+            return found
+        in_order = {unit: position for position, unit in enumerate(units)}
+
+        def is_refused(chosen: Sequence[VictimUnit]) -> bool:
+            ordered = sorted(chosen, key=in_order.__getitem__)
+            return self._strategy.refused_unit(ordered) is not None
+
+        costs = self._strategy.pool.costs
+        replicas = ReplicaSteps(self._state, self._request, units, costs)
+        least = cheapest_set(self._request, units, replicas, costs, is_refused=is_refused)
+        return self._enough_of(least)
 
     def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
         """Those of ``units`` that are needed if taken in this order; empty if all are too few."""
@@ -146,17 +171,11 @@ class VictimReduction:
     def _units_elsewhere(
         self, selection: VictimSelection, units: Sequence[VictimUnit]
     ) -> list[VictimUnit]:
-        """The units on nodes that a trial placement does not use, if all of them can stay.
+        """The units on nodes that the last trial placement does not use, if all of them can stay.
 
         ``selection`` then no longer counts them as evicted; otherwise the list is empty.
         """
-        names = self._state.snapshot.nodes.names
-        with self._state.statement.trial():
-            self._trials.place(units, explain=False)
-            placed = self._state.statement.placed
-            used_nodes = {
-                names[placed[m.pod.uid].row] for m in self._request.members if m.pod.uid in placed
-            }
+        used_nodes = self._trials.used_nodes
         on_used = [u for u in units if any(member.node in used_nodes for member in u.members)]
         on_others = [u for u in units if all(member.node not in used_nodes for member in u.members)]
         elsewhere = [u for u in on_others if not is_orphaned(u, on_used)]

@@ -34,7 +34,7 @@ class ReplicaSteps:
     ) -> None:
         """``units``: the candidates. Nothing is computed yet."""
         self._state, self._costs = state, costs
-        self._units_by_row = _by_node(state, units)
+        self._units_by_row = units_by_row(state, units)
         self._steps: dict[int, tuple[list[ReplicaStep], Iterator[ReplicaStep]]] = {}
         self._shape = ShapeCount(state, by_shape(request.members)[0])
         self._freed = FreedResources(state)
@@ -172,7 +172,8 @@ class ReplicaSteps:
         return [each for each in peers if is_orphaned(each, [unit])]
 
 
-def _by_node(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:
+def units_by_row(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:
+    """The units by the rows of the nodes that they have pods on, in order."""
     positions = state.snapshot.nodes.positions
     by_node: dict[int, list[VictimUnit]] = {}
     for unit in units:

@@ -7,7 +7,8 @@
             on with the cheapest set
         evict the set, place the request, and relocate every victim that fits elsewhere
         ask the strategy whether the victims that fit nowhere, the lost ones, may be evicted; the
-            first that may not be is excluded from the candidates
+            first that may not be is excluded from the candidates, and at the first time a set is
+            tried that was composed of what queues may lose together (``allowed_steps``)
     if every set was refused:
         try the first refused sets once more, each with one helper: a further unit whose eviction
         lets the refused one be relocated
@@ -27,6 +28,7 @@ are not needed.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain, tee
 from typing import NamedTuple
 
 from kai_py.plan.victims.count import is_exact
@@ -40,9 +42,6 @@ from kai_py.plan.victims.units import VictimUnit, pods_of
 
 MAX_HELPED_SETS = 2
 """How many refused sets are tried again with a helper."""
-
-REFUSAL_PROBES = 8
-"""Probes charged for a refused set: the search selects and drops units again from the start."""
 
 
 class SearchOutcome(Enum):
@@ -86,7 +85,7 @@ class VictimSearch:
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
         selection = VictimSelection(self._state, self._gang, self._request)
-        offered, min_units, any_refused = iter(candidates), 0, False
+        offered, min_units = iter(candidates), 0
         refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
         while selection.take_until_enough(offered, min_units):
             if self._trials.probes <= 0:
@@ -107,12 +106,18 @@ class VictimSearch:
                     return tried.outcome
                 refused = tried.refused
                 refused_sets.append((needed, refused))
+            if not self._trials.refused_sets:
+                offered, again = tee(offered)
+                allowed = self._reduction.allowed(chain(selection.units, again))
+                outcome = allowed and self._try_cheapest(allowed, allowed).outcome
+                if outcome in (SearchOutcome.PLACED, SearchOutcome.POSTPONED):
+                    return outcome
             selection.exclude(refused)
-            self._trials.probes -= REFUSAL_PROBES
-            any_refused = True
+            if not self._trials.goes_on_after_refusal(len(selection.units)):
+                break
         if any(self._try_with_helper(*each) for each in refused_sets[:MAX_HELPED_SETS]):
             return SearchOutcome.PLACED
-        return SearchOutcome.REFUSED if any_refused else SearchOutcome.NO_CAPACITY
+        return SearchOutcome.REFUSED if self._trials.refused_sets else SearchOutcome.NO_CAPACITY
 
     def _try_cheapest(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> "_TriedSet":
         """Try the cheapest set of victims, and then ``needed`` if that fails.

@@ -10,6 +10,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.reclaim_allowance import ReclaimAllowance
 from kai_py.snapshot.gangs import Gang
 
 
@@ -60,6 +61,10 @@ class VictimStrategy(ABC):
         Only units of gangs with at most ``max_priority``.
         """
         del max_priority
+        return None
+
+    def allowance(self) -> ReclaimAllowance | None:
+        """What queues may lose together; None where other rules decide what is refused."""
         return None
 
     def helpers(self, refused: VictimUnit) -> Iterable[VictimUnit]:

@@ -28,6 +28,12 @@ STEPS_PER_PROBE = 8
 PODS_PER_PROBE = 256
 """Pods that are evicted, and put back, at the cost of a probe."""
 
+REFUSAL_PROBES = 8
+"""Probes charged for a refused set: the search selects and drops units again from the start."""
+
+MIN_REFUSED_SETS, MAX_REFUSED_UNITS = 4, 1_024
+"""A reclaim ends after so many refused sets, once so many units were selected to find them."""
+
 
 @dataclass
 class TrialPlacements:
@@ -42,6 +48,10 @@ class TrialPlacements:
     _: KW_ONLY
     is_exact: bool
     _shared: "SharedEvictions | None" = None
+    used_nodes: frozenset[str] = frozenset()
+    """Where the pods of the request were in the last trial in which it fitted."""
+    refused_sets: int = 0
+    _refused_units: int = 0
     _evicted_pods: int = 0
     """Those that no probe was charged for yet."""
 
@@ -77,6 +87,14 @@ class TrialPlacements:
             finally:
                 self._shared = None
 
+    def goes_on_after_refusal(self, selected: int) -> bool:
+        """Charge for a refused set of ``selected`` units; whether to look for another one."""
+        self.probes -= REFUSAL_PROBES
+        self.refused_sets += 1
+        self._refused_units += selected
+        few = self.refused_sets < MIN_REFUSED_SETS or self._refused_units <= MAX_REFUSED_UNITS
+        return few or self.strategy.allowance() is None
+
     def place(self, units: Sequence[VictimUnit], *, explain: bool) -> bool:
         """Evict ``units`` and place the request; whether it fits. The caller has opened a trial.
 
@@ -101,7 +119,16 @@ class TrialPlacements:
             explain=False,
         )
         self.probes -= (steps_left - placer.search_steps.left) // STEPS_PER_PROBE
-        return blocked is None and self._stays_within_max()
+        fits = blocked is None and self._stays_within_max()
+        if fits:
+            self.used_nodes = self._nodes_of_request()
+        return fits
+
+    def _nodes_of_request(self) -> frozenset[str]:
+        state = self.strategy.state
+        names, placed = state.snapshot.nodes.names, state.statement.placed
+        members = self.strategy.request.members
+        return frozenset(names[placed[m.pod.uid].row] for m in members if m.pod.uid in placed)
 
     def _stays_within_max(self) -> bool:
         """Whether the queue is within its limits in the trial.
