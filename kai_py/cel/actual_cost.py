@@ -7,8 +7,6 @@ that would take too long; below it the count has no effect.
 Source: cel-go ``interpreter`` cost tracking; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

@@ -8,12 +8,12 @@ Source: CEL specification "Gradual Type Checking"; cel-go's checker for the word
 with Kubernetes' options (homogeneous lists and maps, ordering across number types).
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kai_py.cel.functions import Overload
 from kai_py.cel.library import find, regex, times
 from kai_py.cel.library.textformat import argument_fault, format_fault
 from kai_py.cel.syntax import (
@@ -51,11 +51,6 @@ from kai_py.cel.types import (
     optional_of,
 )
 from kai_py.cel.values import KINDS, CELRuntimeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from kai_py.cel.functions import Overload
 
 TYPE_NAMES = {
     "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES,

@@ -9,23 +9,18 @@ Cost of an evaluation: a few hundred nanoseconds per node. Source: CEL specifica
 cel-go's interpreter for the costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kai_py.cel import values
 from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, PLAIN_PAIRS, SCALAR_PAIRS, CallCost
 from kai_py.cel.functions import Function, choose, no_overload
+from kai_py.cel.nested_work import Work
 from kai_py.cel.values import (
     CELRuntimeError,
     CostLimitError,
     Optional,
     Value,
 )
-
-if TYPE_CHECKING:
-    from kai_py.cel.nested_work import Work
 
 Activation = Mapping[str, Value]
 """The value of each declared variable."""

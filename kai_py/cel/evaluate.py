@@ -6,10 +6,9 @@ is most of the work; so is a list of literals. Variables of macros are numbered 
 Source: CEL specification "Evaluation".
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kai_py.cel import closures, values
 from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS
@@ -32,9 +31,6 @@ from kai_py.cel.syntax import (
     variable_path,
 )
 from kai_py.cel.values import CELRuntimeError, TypeName, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,7 @@ class _Scope:
         self.count[0] += 1
         return self.count[0] - 1
 
-    def with_readers(self, readers: dict[str, Closure]) -> _Scope:
+    def with_readers(self, readers: dict[str, Closure]) -> "_Scope":
         return replace(self, readers={**self.readers, **readers})
 
 

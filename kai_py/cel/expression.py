@@ -4,12 +4,10 @@
 ``CompileError``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kai_py.cel.check import Checked, Environment, check
+from kai_py.cel.closures import Activation
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.library.regex import compile_pattern
 from kai_py.cel.parse import parse
@@ -22,11 +20,7 @@ from kai_py.cel.syntax import (
     render_failure,
     walk,
 )
-from kai_py.cel.values import CELRuntimeError
-
-if TYPE_CHECKING:
-    from kai_py.cel.closures import Activation
-    from kai_py.cel.values import Value
+from kai_py.cel.values import CELRuntimeError, Value
 
 CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}

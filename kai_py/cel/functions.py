@@ -8,8 +8,6 @@ The static checker reads the signatures; at run time the classes of the argument
 overload, so an argument of unknown type gets "no such overload" exactly where no signature fits.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

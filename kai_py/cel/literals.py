@@ -3,8 +3,6 @@
 Source: CEL specification, "String and Bytes Values" and "Numeric Values".
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -6,9 +6,7 @@ expression, so the accumulator is read, negated and tested step by step without 
 Source: CEL specification "Macros"; cel-go ``ext`` "Bindings", "Lists", "TwoVarComprehensions".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kai_py.cel.syntax import (
     Bind,
@@ -23,9 +21,6 @@ from kai_py.cel.syntax import (
     Node,
     Select,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RESULT = "@result"
 """The accumulator's name, which no identifier of a source text can equal."""

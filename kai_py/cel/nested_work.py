@@ -6,8 +6,6 @@ work is counted beside the cost, in the same unit, as the API server does not co
 evaluation with more of it than the cost limit fails as one that costs too much.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from kai_py.cel.values import Optional, Uint, Value

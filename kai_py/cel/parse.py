@@ -7,13 +7,11 @@ is folded here into ``syntax`` nodes; macros are expanded on the way. Nesting is
 expression can exhaust the stack.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lark
 
@@ -32,9 +30,6 @@ from kai_py.cel.syntax import (
     Select,
 )
 from kai_py.cel.syntax_errors import first_fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_DEPTH = 100
 MAX_LENGTH = 100_000

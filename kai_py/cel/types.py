@@ -8,8 +8,6 @@ general of the types it meets.
 Source: CEL specification "Gradual Type Checking"; cel-go's checker for the wording.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +18,7 @@ class Type:
     """A static type; a variable's name starts with ``%``."""
 
     name: str
-    params: tuple[Type, ...] = ()
+    params: "tuple[Type, ...]" = ()
 
     def __str__(self) -> str:
         if not self.params:

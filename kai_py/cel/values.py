@@ -13,8 +13,6 @@
 Source: CEL specification, "Values" and "Equality"; cel-go for the wording of errors.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Iterable, Mapping
@@ -36,7 +34,7 @@ class CELRuntimeError(Exception):
         super().__init__(reason)
         self.reason = reason
 
-    def as_value(self) -> CELRuntimeError:
+    def as_value(self) -> "CELRuntimeError":
         """The error as a variable holds it: without the frames, which hold the variable."""
         self.__traceback__ = self.__context__ = None
         return self
@@ -101,7 +99,7 @@ class AssociativeList(tuple[Value, ...]):
         """Compare with another list."""
         raise NotImplementedError
 
-    def merged(self, other: tuple[Value, ...]) -> AssociativeList:
+    def merged(self, other: tuple[Value, ...]) -> "AssociativeList":
         """The concatenation with another list.
 
         :raises CELRuntimeError: an element of the other list does not fit.

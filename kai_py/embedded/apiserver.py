@@ -8,12 +8,12 @@ Deleting is in `deletion`, watching in `watching`, bindings and evictions in `su
 Documents given are copied; documents returned are shared and must not be changed.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from kai_py.embedded import object_meta
-from kai_py.embedded.documents import clone, is_deleting, name_of, uid_of
+from kai_py.embedded.clock import Clock
+from kai_py.embedded.documents import Identity, Json, clone, is_deleting, name_of, uid_of
 from kai_py.embedded.errors import (
     FieldError,
     RequestError,
@@ -29,14 +29,8 @@ from kai_py.embedded.errors import (
 from kai_py.embedded.field_types import check_field_types
 from kai_py.embedded.patches.apply import AppliedFields
 from kai_py.embedded.resources import CLAIMS, NAMESPACES, Registry, ServedResource
+from kai_py.embedded.store import Store
 from kai_py.watch.wire import without_nulls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kai_py.embedded.clock import Clock
-    from kai_py.embedded.documents import Identity, Json
-    from kai_py.embedded.store import Store
 
 _STALE = (
     "the object has been modified; please apply your changes to the latest version and try again"

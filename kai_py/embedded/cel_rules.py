@@ -7,22 +7,16 @@ transition rule: it applies only if there is an old value, unless ``optionalOldS
 Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kai_py.cel.check import Environment
 from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.types import Type, optional_of
 from kai_py.embedded.cel_types import EMBEDDED, Fields, declare
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, forbidden_field, invalid_value, required, unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kai_py.embedded.documents import Json
 
 RULES = "x-kubernetes-validations"
 REASONS = (

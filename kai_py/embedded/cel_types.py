@@ -12,14 +12,13 @@ a map replaces elements of equal keys and adds the others.
 Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import math
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kai_py.cel.library.times import parse_duration, parse_timestamp
 from kai_py.cel.parse import RESERVED
@@ -37,11 +36,7 @@ from kai_py.cel.types import (
     map_of,
 )
 from kai_py.cel.values import KINDS, AssociativeList, CELRuntimeError, Value, equal, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kai_py.embedded.documents import Json
+from kai_py.embedded.documents import Json
 
 
 class SetList(AssociativeList):
@@ -51,7 +46,7 @@ class SetList(AssociativeList):
         """Whether both have the same elements."""
         return len(self) == len(other) and all(_contains(self, element) for element in other)
 
-    def merged(self, other: tuple[Value, ...]) -> SetList:
+    def merged(self, other: tuple[Value, ...]) -> "SetList":
         """The union."""
         merged = list(self)
         for element in other:
@@ -65,7 +60,7 @@ class MapList(AssociativeList):
 
     keys: tuple[str, ...]
 
-    def __new__(cls, keys: tuple[str, ...], elements: Iterable[Value]) -> MapList:
+    def __new__(cls, keys: tuple[str, ...], elements: Iterable[Value]) -> "MapList":
         """Make a list whose elements are identified by the fields ``keys``."""
         instance = super().__new__(cls, elements)
         instance.keys = keys
@@ -78,7 +73,7 @@ class MapList(AssociativeList):
             (key := self._key(element)) in own and equal(own[key], element) for element in other
         )
 
-    def merged(self, other: tuple[Value, ...]) -> MapList:
+    def merged(self, other: tuple[Value, ...]) -> "MapList":
         """The list with elements replaced or added."""
         merged = {self._key(element): element for element in self}
         merged.update({self._key(element): element for element in other})

@@ -8,24 +8,19 @@ Source: Kubernetes documentation "Validation rules" and "Validation ratcheting" 
 CustomResourceDefinitions.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kai_py.cel.closures import Activation
+from kai_py.cel.expression import Expression
 from kai_py.cel.values import NONE, CELRuntimeError, CostLimitError, Optional, Value
 from kai_py.embedded.cel_rules import RULES, ValidationRule, compile_rules
 from kai_py.embedded.cel_types import EMBEDDED, declare, to_value
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, forbidden_field, required
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from kai_py.cel.closures import Activation
-    from kai_py.cel.expression import Expression
-    from kai_py.embedded.documents import Json
 
 COST_BUDGET = 10_000_000
 """Limit of the cost of all rules of one object together."""
@@ -56,10 +51,10 @@ class Validator:
     schema: Json
     root: bool
     rules: tuple[ValidationRule, ...]
-    properties: dict[str, Validator]
-    additional: Validator | None
-    items: Validator | None
-    all_of: tuple[Validator, ...]
+    properties: "dict[str, Validator]"
+    additional: "Validator | None"
+    items: "Validator | None"
+    all_of: "tuple[Validator, ...]"
 
     def validate(self, document: Json, before: Json | None = None) -> list[FieldError]:
         """Return an error for every rule that an object breaks; `before` is set on updates."""
@@ -120,7 +115,7 @@ class _Place:
     unchanged: bool
     """Whether the value, or one that contains it, is unchanged."""
 
-    def below(self, value: Any, before: Any, step: str) -> _Place:
+    def below(self, value: Any, before: Any, step: str) -> "_Place":
         unchanged = self.unchanged or (before is not None and value == before)
         return _Place(value, before, f"{self.path}{step}".lstrip("."), unchanged)
 

@@ -5,17 +5,13 @@ runs the timers that are due in order of (due time, registration), so a run is a
 its inputs. Both run callbacks on the caller's thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Protocol
 
 SIMULATION_START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 

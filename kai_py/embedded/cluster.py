@@ -7,30 +7,23 @@ cluster = EmbeddedCluster(clock=SimulatedClock())  # simulated time, in process
 cluster.start(); cluster.create({...}); cluster.clock.advance(60)
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
 
 import yaml
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.clock import RealClock
+from kai_py.embedded.clock import Clock, RealClock
 from kai_py.embedded.controllers import standard_controllers
 from kai_py.embedded.controllers.runtime import Runtime
 from kai_py.embedded.crds import CustomResources
-from kai_py.embedded.documents import Identity
+from kai_py.embedded.documents import Identity, Json
+from kai_py.embedded.faults import Faults
 from kai_py.embedded.http import HttpFront
 from kai_py.embedded.kubelet import Kubelet, PodTiming
 from kai_py.embedded.resources import NAMESPACES, PRIORITY_CLASSES, Registry
 from kai_py.embedded.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from kai_py.embedded.clock import Clock
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.faults import Faults
 
 CONTEXT = "kai-py-embedded"
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -5,19 +5,14 @@ resources bring their own columns as JSON paths, of which the subset `.a.b`, `['
 `[?(@.key=="value")]` is supported.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from kai_py.embedded.documents import lookup, seconds_of
+from kai_py.embedded.documents import Json, lookup, seconds_of
 
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
-
-Cell: TypeAlias = Callable[["Json", float], Any]
+Cell: TypeAlias = Callable[[Json, float], Any]
 
 
 @dataclass(frozen=True)

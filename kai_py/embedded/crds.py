@@ -5,32 +5,26 @@ CEL rules, and its columns; deleting it deletes its objects. Objects of all vers
 and differ in apiVersion only (conversion strategy None; webhooks are refused).
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kai_py.embedded import schema as structural
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.cel_rules import check_rules
 from kai_py.embedded.cel_validation import Validator, make_validator
 from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
 from kai_py.embedded.deletion import delete_all
-from kai_py.embedded.documents import lookup, with_condition
+from kai_py.embedded.documents import Json, lookup, with_condition
 from kai_py.embedded.errors import (
     FieldError,
     invalid_value,
     not_implemented,
     required,
 )
-from kai_py.embedded.event_log import ChangeType
+from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.resources import ServedResource
-
-if TYPE_CHECKING:
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 SCHEMAS_KEPT = 32

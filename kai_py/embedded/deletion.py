@@ -8,24 +8,15 @@ collector handles.
 Source: k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/strategy.go.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
-from kai_py.embedded.apiserver import is_removable
-from kai_py.embedded.documents import is_deleting, is_finished, namespace_of, uid_of
+from kai_py.embedded.apiserver import ApiServer, is_removable
+from kai_py.embedded.documents import Json, is_deleting, is_finished, namespace_of, uid_of
 from kai_py.embedded.errors import bad_request, forbidden
-from kai_py.embedded.resources import NAMESPACES, PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.resources import NAMESPACES, PODS, ServedResource
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"

@@ -4,15 +4,9 @@ The OpenAPI documents list paths and the parameters of writes, no schemas: enoug
 leave validation to the server, not enough for `kubectl explain`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import no_such_resource
-
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import Registry, ServedResource
+from kai_py.embedded.resources import Registry, ServedResource
 
 VERSION: Json = {
     "major": "1",

@@ -9,8 +9,6 @@ Uids and generated names are hashes of a seed and a counter: they look random, a
 every run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import uuid

@@ -1,15 +1,11 @@
 """Refusals of the server: a metav1.Status with Kubernetes' codes, reasons and wording."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.documents import Json
+from kai_py.embedded.documents import Json
 
 
 class RequestError(Exception):

@@ -7,23 +7,16 @@ the oldest change gets 410 and must list again, as with etcd.
 Reading is O(log n + k) for k new changes in a log of n.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from kai_py.embedded.errors import expired
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.errors import RequestError
+from kai_py.embedded.documents import Json
+from kai_py.embedded.errors import RequestError, expired
 
 MAX_CHANGES = 20_000
 """Changes kept per kind; older ones are compacted away in batches."""

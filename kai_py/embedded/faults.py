@@ -4,13 +4,10 @@ A fault is an effect on the next n requests that match. Faults are tried in the 
 were added; the first that matches and is not used up takes effect.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from kai_py.embedded.routing import Target
+from kai_py.embedded.routing import Target
 
 
 @dataclass(frozen=True, kw_only=True)

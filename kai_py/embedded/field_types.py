@@ -4,21 +4,14 @@ The API server decodes into Go types and refuses a number in place of a text, or
 of a whole number. The records declare the same types for the fields that matter here.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from kai_py.api.records.admission import LimitRange, RuntimeClass
 from kai_py.api.records.decoding import record_decoder
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import bad_request
+from kai_py.embedded.resources import ServedResource
 from kai_py.watch.kinds import WATCHED
-
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import ServedResource
-
 
 _DECODERS = {
     (kind.group, version, kind.name): decode

@@ -5,29 +5,23 @@ It listens on loopback, authenticates no one, and only translates: the path to a
 (`representation`). Faults are injected here.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from kai_py.api.printable import printable
 from kai_py.embedded import discovery, writes
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError, bad_request, unsupported_media_type
-from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Faults, Refuse
+from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Effect, Faults, Refuse
 from kai_py.embedded.listing import Lister
 from kai_py.embedded.representation import Presenter, accepted_form
 from kai_py.embedded.routing import Target, parse_path, verb_of
 from kai_py.embedded.streaming import stream_watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.faults import Effect
 
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 MAX_BODY_BYTES = 3 * 1024 * 1024

@@ -6,17 +6,17 @@ containers are restarted by its restartPolicy. A deleted pod stops within its gr
 removed.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kai_py.api.gpu_reservation import RESERVED_GPU
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.times import format_time
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
+    Json,
     is_deleting,
     is_finished,
     name_of,
@@ -24,17 +24,10 @@ from kai_py.embedded.documents import (
     uid_of,
     with_condition,
 )
-from kai_py.embedded.event_log import ChangeType
+from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.node_admission import NodeAdmission, claim_names
 from kai_py.embedded.resources import CLAIMS, NODES, PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 RUN_SECONDS = "kai-py.demo/run-seconds"
 EXIT_CODE = "kai-py.demo/exit-code"

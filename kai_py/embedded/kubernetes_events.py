@@ -1,16 +1,9 @@
 """Events of the controllers: a core/v1 Event, with a count when it repeats."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kai_py.api.times import format_time
-from kai_py.embedded.documents import name_of, namespace_of, short_hash, uid_of
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import Json, name_of, namespace_of, short_hash, uid_of
 from kai_py.embedded.resources import EVENTS
-
-if TYPE_CHECKING:
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
 
 
 def record_warning(

@@ -5,37 +5,19 @@ objects are never changed in place, references suffice. Old remainders are dropp
 with 410.
 """
 
-from __future__ import annotations
-
 import base64
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, bad_request, expired, invalid, revision_too_large
-from kai_py.embedded.routing import integer, is_set
+from kai_py.embedded.representation import Page, Presenter
+from kai_py.embedded.routing import Target, integer, is_set
 from kai_py.embedded.selectors import parse_fields, parse_labels
 from kai_py.embedded.watching import ObjectTest, Watch, match_all
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.representation import Presenter
-    from kai_py.embedded.routing import Target
-
 MAX_REMAINDERS = 256
-
-
-@dataclass(frozen=True)
-class Page:
-    """Part of a list: its objects, the revision of the whole list, the continue token."""
-
-    items: Sequence[Json]
-    revision: int
-    token: str = ""
-    remaining: int = 0
 
 
 class Pager:

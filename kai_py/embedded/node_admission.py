@@ -7,22 +7,16 @@ claim must be allocated, reserved for the pod, and have no device of another sta
 double allocation is detected here and not in production.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import QuantityError, parse_quantity
-from kai_py.embedded.documents import lookup, name_of, namespace_of, uid_of
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import Json, lookup, name_of, namespace_of, uid_of
 from kai_py.embedded.resources import CLAIMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
 
 T = TypeVar("T")
 

@@ -1,13 +1,8 @@
 """Demo hardware: H100 nodes as NVIDIA's DRA driver and its device plugin report them."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.documents import Json
+from kai_py.embedded.documents import Json
 
 DRIVER = "gpu.nvidia.com"
 RACK_LABEL = "topology.kubernetes.io/rack"

@@ -4,17 +4,12 @@ Names and namespaces are validated; uid, times, generation and revision belong t
 update can neither change them nor revive an object that is being deleted.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
+from kai_py.embedded.clock import Clock
+from kai_py.embedded.documents import Identity, Json
 from kai_py.embedded.errors import FieldError, forbidden_field, invalid_value, required
-
-if TYPE_CHECKING:
-    from kai_py.embedded.clock import Clock
-    from kai_py.embedded.documents import Identity, Json
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SUBDOMAIN_RULE = (

@@ -5,22 +5,25 @@ Chosen by the first alternative of the Accept header that can be served.
 Source: k8s.io/apiserver, "Receiving resources as Tables".
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.listing import Page
-    from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.resources import ServedResource
 
 _META = "meta.k8s.io/v1"
+
+
+@dataclass(frozen=True)
+class Page:
+    """Part of a list: its objects, the revision of the whole list, the continue token."""
+
+    items: Sequence[Json]
+    revision: int
+    token: str = ""
+    remaining: int = 0
 
 
 class ResponseForm(Enum):

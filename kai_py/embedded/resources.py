@@ -5,26 +5,20 @@ constants here; custom ones are added to the `Registry` while the server runs. R
 a `storage` are views of the same objects.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from kai_py.embedded import columns
+from kai_py.embedded.documents import Json
+from kai_py.embedded.columns import Column
 from kai_py.embedded.errors import no_such_resource
 from kai_py.embedded.kinds import claims, cluster, pod_admission, pods, workloads
 from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
 from kai_py.embedded.kinds.rules import KindRules
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kai_py.embedded.documents import Json
-
-
-Convert: TypeAlias = Callable[["Json"], "Json"]
+Convert: TypeAlias = Callable[[Json], Json]
 
 
 def _unchanged(document: Json) -> Json:
@@ -56,7 +50,7 @@ class ServedResource:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     selectable: tuple[str, ...] = ()
-    columns: tuple[columns.Column, ...] = columns.NAME_AND_AGE
+    columns: tuple[Column, ...] = columns.NAME_AND_AGE
     rules: KindRules = field(default_factory=KindRules)
     custom: bool = False
     orphans_by_default: bool = False

@@ -1,16 +1,10 @@
 """Routing: path, method and query of a request, as data."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kai_py.embedded.errors import bad_request, method_not_allowed, no_such_resource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kai_py.embedded.resources import Registry, ServedResource
+from kai_py.embedded.resources import Registry, ServedResource
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,12 @@ required, enum, bounds, lengths, patterns, nullability, allOf/anyOf/oneOf/not.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema and validation.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from kai_py.embedded.documents import Json, clone
 from kai_py.embedded.errors import FieldError, duplicate, invalid_value, required, unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"

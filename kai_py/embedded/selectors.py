@@ -6,22 +6,15 @@ selectors compare the text of a field with `=` or `!=`; an absent field is the e
 Source: k8s.io/apimachinery labels and fields packages.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeAlias
 
-from kai_py.embedded.documents import lookup
+from kai_py.embedded.documents import Json, lookup
 from kai_py.embedded.errors import bad_request
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from kai_py.embedded.documents import Json
-
 LabelTest: TypeAlias = Callable[[Mapping[str, str]], bool]
-ObjectTest: TypeAlias = Callable[["Json"], bool]
+ObjectTest: TypeAlias = Callable[[Json], bool]
 
 _KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
 _SET_REQUIREMENT = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")

@@ -7,18 +7,11 @@ belong to the store; documents handed out are shared and must not be changed.
 Every operation is O(1) but `list`, which sorts, and the log's compaction.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Sequence
 
-from typing import TYPE_CHECKING
-
-from kai_py.embedded.documents import name_of, namespace_of, uid_of
+from kai_py.embedded.documents import Json, name_of, namespace_of, uid_of
 from kai_py.embedded.errors import already_exists
 from kai_py.embedded.event_log import MAX_CHANGES, Change, ChangeType, EventLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from kai_py.embedded.documents import Json
 
 StoredKey = tuple[str, str, str]
 """Key of an object: its kind's storage name (`jobs.batch`), namespace, name."""

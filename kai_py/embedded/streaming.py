@@ -4,28 +4,19 @@ One JSON line per event, until the client's timeout, a compaction (an ERROR even
 the end of the server. A quiet watch gets a bookmark now and then if it allows them.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.representation import ResponseForm
-from kai_py.embedded.routing import integer, is_set
-from kai_py.embedded.watching import WatchEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.faults import CutWatch
-    from kai_py.embedded.listing import Lister
-    from kai_py.embedded.representation import Presenter
-    from kai_py.embedded.routing import Target
-    from kai_py.embedded.watching import Watch
+from kai_py.embedded.faults import CutWatch
+from kai_py.embedded.listing import Lister
+from kai_py.embedded.representation import Presenter, ResponseForm
+from kai_py.embedded.routing import Target, integer, is_set
+from kai_py.embedded.watching import Watch, WatchEvent
 
 BOOKMARK_SECONDS = 10.0
 DEFAULT_TIMEOUT_SECONDS = 1800
@@ -61,7 +52,7 @@ async def stream_watch(
 
 
 async def _send_events(
-    watch: Watch, stream: _Stream, wakeup: asyncio.Event, request: web.Request
+    watch: Watch, stream: "_Stream", wakeup: asyncio.Event, request: web.Request
 ) -> None:
     query = request.query
     bookmarks = is_set(query, "allowWatchBookmarks")

@@ -6,22 +6,14 @@ disruption (429). scale reads and writes `spec.replicas`. finalize writes a name
 Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.times import format_time
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import is_deleting, name_of, namespace_of, with_condition
+from kai_py.embedded.documents import Json, is_deleting, name_of, namespace_of, with_condition
 from kai_py.embedded.errors import RequestError, bad_request, conflict, invalid, required
-from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS
+from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS, ServedResource
 from kai_py.embedded.selectors import label_selector
-
-if TYPE_CHECKING:
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import ServedResource
 
 RETRY_EVICTION_SECONDS = 10
 

@@ -7,24 +7,19 @@ that leaves it is DELETED with its last selected state and the revision of the c
 Source: KEP-3157 (watch-list), KEP-956 (bookmarks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from kai_py.embedded.documents import namespace_of
+from kai_py.embedded.documents import Json, namespace_of
 from kai_py.embedded.errors import revision_too_large
 from kai_py.embedded.event_log import Change, ChangeType
+from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.store import Store
 
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import ServedResource
-    from kai_py.embedded.store import Store
-
-ObjectTest: TypeAlias = Callable[["Json"], bool]
+ObjectTest: TypeAlias = Callable[[Json], bool]
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

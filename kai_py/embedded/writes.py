@@ -3,13 +3,13 @@
 Translates HTTP's terms (verb, subresource, content type, query) to calls of the server's verbs.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kai_py.embedded import subresources
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete, delete_all
 from kai_py.embedded.documents import Json, clone, name_of, uid_of
 from kai_py.embedded.errors import (
@@ -22,13 +22,7 @@ from kai_py.embedded.errors import (
 from kai_py.embedded.listing import Lister
 from kai_py.embedded.patches.json import apply_json_patch, apply_merge_patch
 from kai_py.embedded.patches.strategic import apply_strategic_patch
-from kai_py.embedded.routing import is_set
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.routing import Target
+from kai_py.embedded.routing import Target, is_set
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -3,22 +3,16 @@
 Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kai_py.cel.actual_cost import NEW_LIST, PATTERN, TEXT
 from kai_py.cel.estimate.sizes import ONE, Size, capped, scaled
+from kai_py.cel.functions import Overload
 from kai_py.cel.syntax import Literal, Node
+from kai_py.cel.types import Type
 from kai_py.cel.values import UINT_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kai_py.cel.functions import Overload
-    from kai_py.cel.types import Type
 
 
 @dataclass(frozen=True, slots=True)

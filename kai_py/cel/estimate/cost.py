@@ -7,14 +7,14 @@ fields and from the functions that make strings and lists of others; an unknown 
 Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from kai_py.cel.actual_cost import NEW_LIST, NEW_MAP
+from kai_py.cel.check import Checked
 from kai_py.cel.estimate.calls import ESTIMATES, Request
 from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Limits, Path, Size, capped, is_scalar, union
+from kai_py.cel.functions import Overload
 from kai_py.cel.macros import TARGET
 from kai_py.cel.syntax import (
     Bind,
@@ -28,12 +28,6 @@ from kai_py.cel.syntax import (
     Node,
     Select,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kai_py.cel.check import Checked
-    from kai_py.cel.functions import Overload
 
 
 def estimate(checked: Checked, limit_of: Limits) -> int:

@@ -1,17 +1,12 @@
 """Sizes of strings, lists and maps, as far as they are known before evaluation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kai_py.cel.actual_cost import TEXT
+from kai_py.cel.types import Type
 from kai_py.cel.values import UINT_MAX
-
-if TYPE_CHECKING:
-    from kai_py.cel.types import Type
 
 SCALARS = frozenset(
     {"bool", "int", "uint", "double", "google.protobuf.Duration", "google.protobuf.Timestamp"}
@@ -27,13 +22,13 @@ class Size:
     least: int
     most: int
 
-    def __add__(self, other: Size) -> Size:
+    def __add__(self, other: "Size") -> "Size":
         return Size(capped(self.least + other.least), capped(self.most + other.most))
 
-    def __mul__(self, other: Size) -> Size:
+    def __mul__(self, other: "Size") -> "Size":
         return Size(capped(self.least * other.least), capped(self.most * other.most))
 
-    def __or__(self, other: Size) -> Size:
+    def __or__(self, other: "Size") -> "Size":
         return Size(min(self.least, other.least), max(self.most, other.most))
 
     def cost(self, factor: float = TEXT) -> int:

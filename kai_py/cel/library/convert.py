@@ -3,8 +3,6 @@
 Source: CEL specification "Type Conversions"; cel-go for formats and the wording of errors.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -5,22 +5,17 @@ k8s.io/apiserver/pkg/cel/library, documentation of ``Format``; the patterns of
 k8s.io/apimachinery/pkg/util/validation.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
 from kai_py.cel.functions import declare, function
 from kai_py.cel.library.network import is_url
 from kai_py.cel.library.times import parse_timestamp
 from kai_py.cel.values import GO_TYPES, KINDS, NONE, CELRuntimeError, Optional
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"

@@ -6,19 +6,14 @@ attribute into a list.
 Source: k8s.io/apiserver/pkg/cel/library "Lists"; cel-go ``ext`` "Lists" version 3 and "Sets".
 """
 
-from __future__ import annotations
-
 import itertools
+from collections.abc import Callable
 from functools import cmp_to_key, reduce
-from typing import TYPE_CHECKING
 
 from kai_py.cel import values
 from kai_py.cel.functions import choose, declare, find, function
 from kai_py.cel.library.operators import MAX_ELEMENTS
 from kai_py.cel.values import CELRuntimeError, CostLimitError, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _COMPARED = cmp_to_key(values.compare)
 COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")

@@ -3,8 +3,6 @@
 Source: k8s.io/apiserver/pkg/cel/library, documentation of ``IP``, ``CIDR`` and ``URLs``.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import urllib.parse
 from dataclasses import dataclass, field

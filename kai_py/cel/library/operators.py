@@ -6,13 +6,11 @@ numbers of different types by value.
 Source: CEL specification "List of Standard Definitions"; cel-go for the wording of errors.
 """
 
-from __future__ import annotations
-
 import math
 import operator
+from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
 from kai_py.cel import values
 from kai_py.cel.functions import declare, function
@@ -27,9 +25,6 @@ from kai_py.cel.values import (
     Uint,
     Value,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_ELEMENTS = 1_000_000
 """cel-go joins lists lazily, we do not: a longer list counts as exceeding the cost limit."""

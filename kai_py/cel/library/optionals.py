@@ -3,8 +3,6 @@
 Source: cel-go "OptionalTypes"; Kubernetes enables version 2 (``first`` and ``last`` in ``lists``).
 """
 
-from __future__ import annotations
-
 from kai_py.cel import values
 from kai_py.cel.functions import function
 from kai_py.cel.values import NONE, CELRuntimeError, Optional, Uint, Value

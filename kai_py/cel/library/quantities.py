@@ -3,8 +3,6 @@
 Source: k8s.io/apiserver/pkg/cel/library, documentation of ``Quantity``.
 """
 
-from __future__ import annotations
-
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.cel.functions import function
 from kai_py.cel.values import CELRuntimeError

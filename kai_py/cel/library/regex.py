@@ -3,8 +3,6 @@
 Source: CEL specification ``matches``; k8s.io/apiserver/pkg/cel/library "Regex".
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -5,8 +5,6 @@ Positions count characters (Unicode code points), not bytes.
 Source: CEL specification; cel-go ``ext`` "Strings" version 2.
 """
 
-from __future__ import annotations
-
 from kai_py.cel.functions import declare, function
 from kai_py.cel.library.operators import MAX_ELEMENTS
 from kai_py.cel.values import CELRuntimeError, CostLimitError

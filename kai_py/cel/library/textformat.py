@@ -3,20 +3,15 @@
 Source: cel-go ``ext`` "Strings", ``format``.
 """
 
-from __future__ import annotations
-
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kai_py.cel import values
 from kai_py.cel.functions import function
 from kai_py.cel.library.convert import to_string
 from kai_py.cel.library.strings import quote
 from kai_py.cel.values import CELRuntimeError, TypeName, Uint, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]{1,4}))?(.)|$)", re.DOTALL)
 DEFAULT_PRECISION = 6

@@ -3,19 +3,14 @@
 Source: CEL specification "Timestamps and durations"; Kubernetes sets the default zone to UTC.
 """
 
-from __future__ import annotations
-
 import re
 import zoneinfo
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING
 
 from kai_py.cel.functions import declare, function
 from kai_py.cel.library.operators import checked_duration, checked_timestamp
 from kai_py.cel.values import CELRuntimeError, Duration, Timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": SECOND,

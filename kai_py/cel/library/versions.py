@@ -6,8 +6,6 @@ asks to normalise. Build metadata is ignored in comparisons, also in ``==``.
 Source: semver.org 2.0.0; k8s.io/apiserver/pkg/cel/library, documentation of ``SemverLib``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ class Semver:
     key: tuple[int, int, int, tuple[tuple[int, int, str], ...]]
     text: str = field(compare=False)
 
-    def __lt__(self, other: Semver) -> bool:
+    def __lt__(self, other: "Semver") -> bool:
         return self.key < other.key
 
     def __str__(self) -> str:

@@ -8,10 +8,8 @@ key widens to the whole domain, a bare ``device.attributes`` to all domains.
 Complexity: one walk over the syntax tree.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kai_py.cel.syntax import (
     Bind,
@@ -26,12 +24,7 @@ from kai_py.cel.syntax import (
     with_children,
 )
 from kai_py.cel.values import EMPTY_MAP, Value
-from kai_py.dra.selectors.device import MAPS, AttributeList, BadAttribute
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.dra.selectors.device import CELDevice
+from kai_py.dra.selectors.device import MAPS, AttributeList, BadAttribute, CELDevice
 
 Column = tuple[str, ...]
 """Keys below ``device``; led by ``HAS`` where only their presence counts."""

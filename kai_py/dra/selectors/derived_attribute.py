@@ -5,26 +5,20 @@ one of them where list attributes are enabled. Source: KEP-6080;
 k8s.io/dynamic-resource-allocation/cel.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.library.versions import Semver
+from kai_py.cel.types import Type
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
-from kai_py.dra.selectors.device import AttributeList
+from kai_py.dra.selectors.device import AttributeList, AttributeValue, CELDevice
 from kai_py.dra.selectors.selector import (
     ALL_FEATURES,
     SelectorFeatures,
     device_environment,
     evaluate_on,
 )
-
-if TYPE_CHECKING:
-    from kai_py.cel.types import Type
-    from kai_py.dra.selectors.device import AttributeValue, CELDevice
 
 SCALARS = frozenset({"bool", "int", "string", "kubernetes.Semver"})
 _GO_NAMES = {

@@ -6,18 +6,12 @@ domain is an empty map, an unknown name an error. Source: k8s.io/dynamic-resourc
 ``Device``; resource.k8s.io/v1 ``DeviceAttribute``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from kai_py.api.quantity import Quantity
 from kai_py.cel.library.versions import Semver, parse_semver
 from kai_py.cel.values import KINDS, CELRuntimeError, DefaultMap, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from kai_py.api.quantity import Quantity
 
 
 class AttributeList(tuple[Value, ...]):
@@ -25,7 +19,7 @@ class AttributeList(tuple[Value, ...]):
 
     kind: str
 
-    def __new__(cls, kind: str, values: Iterable[Value]) -> AttributeList:
+    def __new__(cls, kind: str, values: Iterable[Value]) -> "AttributeList":
         """Make a list of ``kind``: bools, ints, strings or versions."""
         instance = super().__new__(cls, values)
         instance.kind = kind

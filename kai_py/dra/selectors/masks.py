@@ -9,11 +9,10 @@ the selector is evaluated as a whole, since its cost counts as a whole.
 Complexity: O(devices) array work per part, plus one evaluation per new combination.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +21,10 @@ from kai_py.api.bounded import remember
 from kai_py.cel.actual_cost import LIMIT
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.syntax import Call, Logic, Node
-from kai_py.cel.values import CELRuntimeError, CostLimitError
+from kai_py.cel.values import CELRuntimeError, CostLimitError, Value
 from kai_py.dra.selectors.columns import Column, columns_of, inline
 from kai_py.dra.selectors.selector import Selector, as_bool
-from kai_py.dra.selectors.table import MAX_MASKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kai_py.cel.values import Value
-    from kai_py.dra.selectors.table import DeviceTable
+from kai_py.dra.selectors.table import MAX_MASKS, DeviceTable
 
 Bools = npt.NDArray[np.bool_]
 
@@ -59,14 +52,14 @@ class Leaf:
 class Negation:
     """The negation of a part."""
 
-    part: Plan
+    part: "Plan"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Junction:
     """The conjunction or disjunction of the parts."""
 
-    parts: tuple[Plan, ...]
+    parts: "tuple[Plan, ...]"
     conjunction: bool
 
 

@@ -6,23 +6,14 @@ and its fields. Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpr
 ``DeviceMatches``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from kai_py.cel.expression import CompileError, Expression, compile_expression
-from kai_py.cel.values import CELRuntimeError, Value, kind_of
-
-if TYPE_CHECKING:
-    from kai_py.dra.selectors.device import CELDevice
-
-
-from functools import cache
+from functools import cache, lru_cache
 
 from kai_py.cel.check import Environment
+from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
+from kai_py.cel.values import CELRuntimeError, Value, kind_of
+from kai_py.dra.selectors.device import CELDevice
 
 DEVICE = Type("kubernetes.DRADevice")
 

@@ -1,8 +1,6 @@
 """The controllers that a cluster needs around a scheduler, each a reconcile function by key."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from kai_py.embedded.controllers.claims import (
     CLAIM_CREATOR,
@@ -15,12 +13,8 @@ from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
 from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR, POD_GARBAGE_COLLECTOR
 from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
 from kai_py.embedded.controllers.namespaces import NAMESPACE_CONTROLLER
+from kai_py.embedded.controllers.runtime import Controller
 from kai_py.embedded.controllers.stateful_sets import STATEFUL_SET_CONTROLLER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.controllers.runtime import Controller
 
 
 def standard_controllers() -> Sequence[Controller]:

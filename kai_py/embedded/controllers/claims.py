@@ -12,14 +12,14 @@ another object owns is left as it is: the pod cannot use it.
 Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.io/kubernetes.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Iterator
 
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.owned_pods import owned_objects
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
+    Json,
     clone,
     controller_of,
     is_deleting,
@@ -30,16 +30,9 @@ from kai_py.embedded.documents import (
     owner_reference,
     uid_of,
 )
-from kai_py.embedded.event_log import ChangeType
+from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS, VOLUME_CLAIMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"

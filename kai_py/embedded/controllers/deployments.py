@@ -5,12 +5,12 @@ least replicas - maxUnavailable pods are ready. With Recreate the old sets go to
 A ReplicaSet keeps `spec.replicas` active pods and deletes the least useful first.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.owned_pods import (
     deletion_order,
     is_active,
@@ -21,6 +21,7 @@ from kai_py.embedded.controllers.owned_pods import (
 from kai_py.embedded.controllers.runtime import Controller, Work, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
+    Json,
     clone,
     is_deleting,
     name_of,
@@ -30,12 +31,6 @@ from kai_py.embedded.documents import (
     with_condition,
 )
 from kai_py.embedded.resources import DEPLOYMENTS, PODS, REPLICA_SETS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
 
 HASH_LABEL = "pod-template-hash"
 REVISION_ANNOTATION = "deployment.kubernetes.io/revision"

@@ -7,23 +7,16 @@ the taint; tolerationSeconds delay that.
 Source: pkg/controller/devicetainteviction of k8s.io/kubernetes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from kai_py.api.times import format_time
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.owned_pods import is_active
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import lookup, name_of, seconds_of, uid_of, with_condition
+from kai_py.embedded.documents import Json, lookup, name_of, seconds_of, uid_of, with_condition
+from kai_py.embedded.event_log import Change
 from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 NO_EXECUTE = "NoExecute"
 

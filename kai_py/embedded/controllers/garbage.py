@@ -10,10 +10,9 @@ Source: pkg/controller/garbagecollector and ``gcUnscheduledTerminating`` in pkg/
 k8s.io/kubernetes.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable
 
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import (
     FOREGROUND_FINALIZER,
@@ -21,17 +20,9 @@ from kai_py.embedded.deletion import (
     DeleteOptions,
     delete,
 )
-from kai_py.embedded.documents import is_deleting, is_finished, name_of, namespace_of, uid_of
-from kai_py.embedded.event_log import ChangeType
-from kai_py.embedded.resources import PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
-    from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.documents import Json, is_deleting, is_finished, name_of, namespace_of, uid_of
+from kai_py.embedded.event_log import Change, ChangeType
+from kai_py.embedded.resources import PODS, ServedResource
 
 
 def reconcile(work: Work) -> None:

@@ -9,16 +9,16 @@ Of podFailurePolicy (KEP-3329) the first matching rule decides on a failed pod. 
 per-index backoff, which Jobs here refuse, so it counts as Count.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from kai_py.api.times import format_time
 from kai_py.embedded.controllers.owned_pods import is_active, is_ready
+from kai_py.embedded.controllers.runtime import Work
 from kai_py.embedded.documents import (
+    Json,
     condition_states,
     is_deleting,
     is_finished,
@@ -27,12 +27,6 @@ from kai_py.embedded.documents import (
     seconds_of,
     with_condition,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from kai_py.embedded.controllers.runtime import Work
-    from kai_py.embedded.documents import Json
 
 INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"

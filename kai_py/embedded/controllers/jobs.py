@@ -7,10 +7,9 @@ Simplified: after a failure new pods wait one fixed period instead of an exponen
 Source: KEP-2307 (tracking), KEP-3329 (podFailurePolicy), pkg/controller/job of k8s.io/kubernetes.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
 
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.job_status import (
     INDEX_KEY,
     TRACKING_FINALIZER,
@@ -31,6 +30,7 @@ from kai_py.embedded.controllers.owned_pods import (
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
+    Json,
     controller_of,
     is_deleting,
     is_finished,
@@ -39,14 +39,8 @@ from kai_py.embedded.documents import (
     seconds_of,
     uid_of,
 )
+from kai_py.embedded.event_log import Change
 from kai_py.embedded.resources import JOBS, PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.event_log import Change
 
 RETRY_PERIOD_SECONDS = 10.0
 

@@ -3,22 +3,15 @@
 Of a deleted namespace every object is deleted, then its own finalizer is removed.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import is_deleting, name_of, namespace_of
-from kai_py.embedded.event_log import ChangeType
+from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.resources import NAMESPACES, SERVICE_ACCOUNTS
 from kai_py.embedded.subresources import finalize_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.event_log import Change
 
 
 def reconcile(work: Work) -> None:

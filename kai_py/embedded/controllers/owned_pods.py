@@ -1,10 +1,10 @@
 """Pods of workloads: finding, creating and classifying them."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import (
+    Json,
     clone,
     controller_of,
     is_deleting,
@@ -16,12 +16,6 @@ from kai_py.embedded.documents import (
     uid_of,
 )
 from kai_py.embedded.resources import PODS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
 
 
 def owned_objects(api: ApiServer, owner: Json, storage: str = PODS.storage) -> Sequence[Json]:

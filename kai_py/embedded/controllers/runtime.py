@@ -6,23 +6,17 @@ the present state and writes what is missing, so repeating it is harmless. Every
 clock's thread: under a simulated clock the order is the same in every run.
 """
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from kai_py.embedded.documents import controller_of, name_of, namespace_of
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.documents import Json, controller_of, name_of, namespace_of
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.event_log import Change, ChangeType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.resources import ServedResource
 
 KEYS_PER_TURN = 200
 RETRY_SECONDS = 1.0

@@ -5,15 +5,15 @@ older template is deleted, highest ordinal first, when all others are ready. Vol
 created from their templates and kept; nothing here binds them.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
+from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import template_hash
 from kai_py.embedded.controllers.owned_pods import is_ready, owned_objects, pod_from_template
 from kai_py.embedded.controllers.runtime import Controller, Work, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
+    Json,
     clone,
     is_deleting,
     is_finished,
@@ -22,12 +22,6 @@ from kai_py.embedded.documents import (
     namespace_of,
 )
 from kai_py.embedded.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.apiserver import ApiServer
-    from kai_py.embedded.documents import Json
 
 REVISION_LABEL = "controller-revision-hash"
 

@@ -4,17 +4,11 @@ Source: k8s.io/kubernetes pkg/apis/core/validation (``validateResourceRequiremen
 ``ValidateResourceQuantityValue``) and pkg/apis/core/v1/helper (``IsOvercommitAllowed``).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, invalid_value, required
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from kai_py.embedded.documents import Json
 
 CONTAINER_LISTS = ("initContainers", "containers")
 _SIDES = ("limits", "requests")

@@ -4,13 +4,12 @@ A claim's spec is immutable; its allocation is set once and can only be cleared;
 claim can be reserved. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.cost import MAX_COST, max_cost
 from kai_py.dra.selectors.selector import compile_selector
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
@@ -21,12 +20,7 @@ from kai_py.embedded.errors import (
     unsupported,
 )
 from kai_py.embedded.kinds.rules import KindRules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.store import Store
+from kai_py.embedded.store import Store
 
 NAMESPACES = "namespaces"
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"

@@ -3,21 +3,14 @@
 Events are stored as core/v1 and served as events.k8s.io/v1, too.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from kai_py.api.records.storage import BETA_CLASS, DEFAULT_CLASS
-from kai_py.embedded.documents import clone, name_of
+from kai_py.embedded.documents import Json, clone, name_of
 from kai_py.embedded.errors import FieldError, invalid_value, required
 from kai_py.embedded.kinds.amounts import node_amount_errors
 from kai_py.embedded.kinds.rules import KindRules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.store import Store
+from kai_py.embedded.store import Store
 
 STORAGE_CLASSES = "storageclasses.storage.k8s.io"
 MAX_USER_PRIORITY = 1_000_000_000

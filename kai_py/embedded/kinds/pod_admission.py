@@ -3,20 +3,13 @@
 Source: k8s.io/kubernetes plugin/pkg/admission (``priority``, ``runtimeclass``, ``limitranger``).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from kai_py.api.quantity import QuantityError, parse_quantity
-from kai_py.embedded.documents import clone, name_of, namespace_of
+from kai_py.embedded.documents import Json, clone, name_of, namespace_of
 from kai_py.embedded.errors import RequestError, forbidden
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.store import Store
+from kai_py.embedded.store import Store
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"

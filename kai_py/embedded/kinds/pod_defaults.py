@@ -3,18 +3,12 @@
 Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go (``SetDefaults_Pod``), KEP-2837.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.embedded.documents import Json
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from kai_py.embedded.documents import Json
 
 Amounts = dict[str, Quantity]
 

@@ -3,11 +3,10 @@
 Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go and pkg/apis/core/validation.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
@@ -20,9 +19,6 @@ from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_a
 from kai_py.embedded.kinds.pod_admission import admit_pod
 from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.embedded.kinds.rules import KindRules
-
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _UPDATABLE_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")

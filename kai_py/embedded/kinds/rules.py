@@ -1,20 +1,17 @@
 """Rules of a kind: the functions the server calls for every object, with neutral defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
-    from kai_py.embedded.errors import FieldError
-    from kai_py.embedded.store import Store
+from kai_py.embedded.documents import Json
+from kai_py.embedded.errors import FieldError
+from kai_py.embedded.store import Store
 
-Mutate: TypeAlias = Callable[["Json"], None]
-Check: TypeAlias = Callable[["Json"], list["FieldError"]]
-CheckUpdate: TypeAlias = Callable[["Json", "Json"], list["FieldError"]]
-Admit: TypeAlias = Callable[["Json", "Store"], None]
+Mutate: TypeAlias = Callable[[Json], None]
+Check: TypeAlias = Callable[[Json], list[FieldError]]
+CheckUpdate: TypeAlias = Callable[[Json, Json], list[FieldError]]
+Admit: TypeAlias = Callable[[Json, Store], None]
 
 
 def _mutate_nothing(_document: Json) -> None:

@@ -4,11 +4,9 @@ What their embedded controllers cannot do is refused on creation with 501, not i
 k8s.io/kubernetes pkg/apis/{batch,apps}.
 """
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from kai_py.embedded.documents import lookup, name_of, uid_of
+from kai_py.embedded.documents import Json, lookup, name_of, uid_of
 from kai_py.embedded.errors import (
     FieldError,
     invalid_value,
@@ -19,9 +17,6 @@ from kai_py.embedded.errors import (
 from kai_py.embedded.kinds.pods import default_pod_spec, validate_pod_spec
 from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.selectors import label_selector
-
-if TYPE_CHECKING:
-    from kai_py.embedded.documents import Json
 
 _UNSUPPORTED_JOB_FIELDS = ("successPolicy", "backoffLimitPerIndex", "maxFailedIndexes", "managedBy")
 

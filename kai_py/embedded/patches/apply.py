@@ -6,17 +6,12 @@ conflicts where another manager applied a different value, unless forced. Fields
 means than apply have no owner here and are overwritten without a conflict.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.patches.strategic import apply_strategic_patch, merge_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kai_py.embedded.documents import Json
 
 Path = tuple[str, ...]
 """Steps to a field: names, and `[key=value]` for an entry of a list that is a map."""

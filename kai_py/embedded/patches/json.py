@@ -3,17 +3,11 @@
 JSON merge patch (RFC 7396): objects merge, null removes, everything else replaces.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from kai_py.embedded.documents import clone
+from kai_py.embedded.documents import Json, clone
 from kai_py.embedded.errors import RequestError, bad_request
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.documents import Json
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:

@@ -7,16 +7,11 @@ kubernetes/community, contributors/devel/sig-api-machinery/strategic-merge-patch
 `patchMergeKey` tags of k8s.io/api.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import bad_request
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kai_py.embedded.documents import Json
 
 MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "addresses": ("type",),
