@@ -11,8 +11,8 @@ from functools import partial
 from typing import TypeAlias
 
 from kai_py.embedded import columns
-from kai_py.embedded.documents import Json
 from kai_py.embedded.columns import Column
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import no_such_resource
 from kai_py.embedded.kinds import claims, cluster, pod_admission, pods, workloads
 from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
