@@ -6,14 +6,7 @@ from pathlib import Path
 
 from benchmarks.registry import benchmarks, chosen
 from benchmarks.runner import LONGEST_SECONDS, TOTAL_SECONDS, measure_all
-from benchmarks.table import (
-    duration,
-    merged,
-    read_rows,
-    render,
-    write_document,
-    write_rows,
-)
+from benchmarks.table import duration, merged, read_rows, render, write_document, write_rows
 
 
 def main() -> None:

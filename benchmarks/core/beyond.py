@@ -8,21 +8,9 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.core.cluster import Cluster, counts
-from benchmarks.core.objects import (
-    NODE_GPUS,
-    Work,
-    departments,
-    grouped_queues,
-    nodes,
-    queue,
-)
+from benchmarks.core.objects import NODE_GPUS, Work, departments, grouped_queues, nodes, queue
 from benchmarks.core.problems import objects_of, singles
-from benchmarks.core.steady import (
-    foreign_pods,
-    full_works,
-    measure_events,
-    measure_idle,
-)
+from benchmarks.core.steady import foreign_pods, full_works, measure_events, measure_idle
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.watch.kinds import WatchedQueue

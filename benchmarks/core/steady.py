@@ -11,14 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from benchmarks.core.cluster import Cluster, counts
-from benchmarks.core.objects import (
-    NODE_GPUS,
-    Work,
-    departments,
-    node_name,
-    nodes,
-    pod_spec,
-)
+from benchmarks.core.objects import NODE_GPUS, Work, departments, node_name, nodes, pod_spec
 from benchmarks.core.problems import objects_of
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb

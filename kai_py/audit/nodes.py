@@ -9,13 +9,7 @@ card of the device plugin. An extended resource that a claim serves takes nothin
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_py.api.gpu_share import (
-    GPU_RESOURCE,
-    UNKNOWN_INDEX,
-    GpuShare,
-    GpuShareError,
-    gpu_share,
-)
+from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, GpuShareError, gpu_share
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.printable import first_of
 from kai_py.api.quantity import QuantityError

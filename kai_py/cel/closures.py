@@ -15,12 +15,7 @@ from kai_py.cel import values
 from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, PLAIN_PAIRS, SCALAR_PAIRS, CallCost
 from kai_py.cel.functions import Function, choose, no_overload
 from kai_py.cel.nested_work import Work
-from kai_py.cel.values import (
-    CELRuntimeError,
-    CostLimitError,
-    Optional,
-    Value,
-)
+from kai_py.cel.values import CELRuntimeError, CostLimitError, Optional, Value
 
 Activation = Mapping[str, Value]
 """The value of each declared variable."""

@@ -22,10 +22,7 @@ from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.decisions import seconds_of
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.explanation_text import (
-    UNFINISHED,
-    ExplanationPrinter,
-)
+from kai_py.cli.explanation_text import UNFINISHED, ExplanationPrinter
 from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.options import takes_groups

@@ -15,12 +15,7 @@ from typing import Annotated
 
 import msgspec
 import typer
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from kai_py.api.printable import printable_json
 from kai_py.api.serving import LogFormat

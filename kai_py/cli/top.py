@@ -30,11 +30,7 @@ from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import count_of
 from kai_py.cli.reading import READ_SECONDS, check_rights, wait_until_read
-from kai_py.cli.scheduler_http import (
-    SchedulerAddress,
-    SchedulerOptions,
-    with_both_reasons,
-)
+from kai_py.cli.scheduler_http import SchedulerAddress, SchedulerOptions, with_both_reasons
 from kai_py.cli.top_controls import TopSession, TopSource, keys_in
 from kai_py.cli.top_through_scheduler import watching_scheduler
 from kai_py.config import Configuration

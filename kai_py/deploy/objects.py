@@ -23,13 +23,7 @@ from kai_py.api.gpu_reservation import RESERVATION_ACCOUNT
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.config import Configuration, GpuIsolation
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions
-from kai_py.deploy.monitoring import (
-    DASHBOARD_LABEL,
-    DASHBOARDS,
-    rule_groups,
-    scraping,
-    text_of,
-)
+from kai_py.deploy.monitoring import DASHBOARD_LABEL, DASHBOARDS, rule_groups, scraping, text_of
 from kai_py.deploy.parts import (
     CONFIGURATION_DIRECTORY,
     CONFIGURATION_FILE,
@@ -55,12 +49,7 @@ from kai_py.deploy.permissions import (
     with_reasons,
 )
 from kai_py.deploy.policies import admission_policies
-from kai_py.deploy.readers import (
-    cluster_reader_grants,
-    proxy_grants,
-    reader_objects,
-    view_grants,
-)
+from kai_py.deploy.readers import cluster_reader_grants, proxy_grants, reader_objects, view_grants
 from kai_py.deploy.webhook import webhook_objects
 
 NAME = "kai-py"

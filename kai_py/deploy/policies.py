@@ -19,13 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
-from kai_py.api.gpu_share import (
-    GPU_GROUP,
-    GPU_GROUP_PREFIX,
-    GPU_INDEX,
-    RECEIVED_TYPE,
-    RESERVATION,
-)
+from kai_py.api.gpu_share import GPU_GROUP, GPU_GROUP_PREFIX, GPU_INDEX, RECEIVED_TYPE, RESERVATION
 from kai_py.api.queue import (
     ADMISSION_GATE,
     CHECKPOINT_BY_KEY,

@@ -22,12 +22,7 @@ from kai_py.dra.class_info import GpuDefinition
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
 from kai_py.dra.device_accounting import DeviceAccounting
-from kai_py.dra.device_kinds import (
-    DeviceKinds,
-    PossibleDevices,
-    possible_devices,
-    selector_texts,
-)
+from kai_py.dra.device_kinds import DeviceKinds, PossibleDevices, possible_devices, selector_texts
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mib
 from kai_py.dra.gpu_weight import GpuWeights
@@ -36,9 +31,7 @@ from kai_py.dra.inventory import Inventory
 from kai_py.dra.node_resources import NONE, NodeResources, node_resources
 from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.spending import Spending
-from kai_py.snapshot.accounting import (
-    DeviceRequestSpec,
-)
+from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import Quarantine, reference

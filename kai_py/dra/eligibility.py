@@ -18,12 +18,7 @@ from kai_py.dra.constraints import AttributeElement, attribute_elements, find_at
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
-from kai_py.dra.parsed_claims import (
-    DerivedExpression,
-    Option,
-    ParsedClaims,
-    RequestSelector,
-)
+from kai_py.dra.parsed_claims import DerivedExpression, Option, ParsedClaims, RequestSelector
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.taints import untolerated_taint
 

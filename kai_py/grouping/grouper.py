@@ -55,11 +55,7 @@ from kai_py.grouping.owner_chain import (
     Owners,
     owner_chain,
 )
-from kai_py.grouping.pod_group_annotation import (
-    POD_GROUP_ANNOTATION,
-    pod_owner,
-    unused_markers,
-)
+from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, pod_owner, unused_markers
 from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.roles import role_leaves, roles_of_rule

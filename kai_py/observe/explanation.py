@@ -17,12 +17,7 @@ from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.expected_releases import ExpectedRelease, expected_ends, releases_for
 from kai_py.observe.pending_order import queue_positions
-from kai_py.observe.subject import (
-    claim_funnel_of,
-    deleted_gang_key,
-    gang_keys,
-    misnamed_scheduler,
-)
+from kai_py.observe.subject import claim_funnel_of, deleted_gang_key, gang_keys, misnamed_scheduler
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Protection, Shortage, Stage, Unplaced

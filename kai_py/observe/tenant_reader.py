@@ -15,12 +15,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.http_access import ReaderFinder
 from kai_py.observe.http_answers import Reader
 from kai_py.observe.token_review import AccessDenial, ObjectAccess, TokenReviews, UserInfo
-from kai_py.observe.visibility import (
-    Visibility,
-    named_queues,
-    own_queues,
-    workload_namespaces,
-)
+from kai_py.observe.visibility import Visibility, named_queues, own_queues, workload_namespaces
 from kai_py.snapshot.tables.queues import with_ancestors
 
 MAX_NAMESPACES = 64

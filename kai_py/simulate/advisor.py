@@ -41,12 +41,7 @@ if TYPE_CHECKING:
 from collections.abc import Iterable
 
 from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
-from kai_py.observe.explanation import (
-    NO_PODS,
-    OTHER_SCHEDULER,
-    Explanation,
-    explain_subject,
-)
+from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_subject
 from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster

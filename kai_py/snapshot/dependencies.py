@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
-from kai_py.api.records.resource import (
-    ResourceClaim,
-)
+from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.storage import (
     CSIDriver,
     PersistentVolume,

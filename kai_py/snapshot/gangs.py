@@ -16,13 +16,7 @@ from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.api.spot import SpotUse
-from kai_py.grouping.gang import (
-    FailureLimit,
-    Owner,
-    Subgroup,
-    is_satisfied,
-    needed_leaves,
-)
+from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied, needed_leaves
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.shape import Shape

@@ -25,12 +25,7 @@ from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
-from kai_py.snapshot.tables.volumes import (
-    Attachment,
-    AvailableVolume,
-    Disk,
-    NodeStorageCapacity,
-)
+from kai_py.snapshot.tables.volumes import Attachment, AvailableVolume, Disk, NodeStorageCapacity
 
 ReleasableClaim = tuple[ClaimRef, str]
 """A claim and the uid of a pod that has ended while the claim is still allocated for it."""

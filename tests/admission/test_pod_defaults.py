@@ -11,13 +11,7 @@ from kai_py.admission.handlers import (
 )
 from kai_py.api.gpu_reservation import gpu_environment
 from kai_py.api.queue import ADMISSION_GATE, QUEUE_NAME_KEY
-from kai_py.api.records.core import (
-    ObjectMeta,
-    OwnerReference,
-    Pod,
-    PodSchedulingGate,
-    PodSpec,
-)
+from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod, PodSchedulingGate, PodSpec
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 

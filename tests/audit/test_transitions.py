@@ -2,17 +2,7 @@
 
 import pytest
 
-from tests.audit.objects import (
-    NOW,
-    claim,
-    device_slice,
-    gpus,
-    job,
-    node,
-    pod,
-    pod_group,
-    result,
-)
+from tests.audit.objects import NOW, claim, device_slice, gpus, job, node, pod, pod_group, result
 from tests.support.audits import audit
 
 GPUS = {"nvidia.com__gpu": "8"}

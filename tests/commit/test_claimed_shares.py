@@ -6,11 +6,7 @@ import pytest
 
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare, SharedGpu, has_claimed_share, shared_gpus
-from kai_py.api.records.core import (
-    ContainerExtendedResourceRequest,
-    ObjectMeta,
-    OwnerReference,
-)
+from kai_py.api.records.core import ContainerExtendedResourceRequest, ObjectMeta, OwnerReference
 from kai_py.api.records.resource import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     AllocationResult,

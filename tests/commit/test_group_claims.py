@@ -7,15 +7,7 @@ from kai_py.api.references import GroupRef
 from kai_py.commit.claims.recovery import find_leftover_claims
 from kai_py.embedded.resources import CLAIMS
 from kai_py.snapshot.gangs import GroupReservation
-from tests.commit.cluster import (
-    NAMESPACE,
-    SCHEDULER,
-    device,
-    gang_of,
-    placed,
-    refuse,
-    run,
-)
+from tests.commit.cluster import NAMESPACE, SCHEDULER, device, gang_of, placed, refuse, run
 
 GROUP = GroupRef(NAMESPACE, "train", "group-uid")
 CONSUMER = ("scheduling.k8s.io", "podgroups", "train", "group-uid")

@@ -15,15 +15,7 @@ from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.plan.plan import ClaimToCreate, Placement
-from tests.commit.cluster import (
-    NAMESPACE,
-    SETTINGS,
-    device,
-    first,
-    gang_of,
-    lose_answer,
-    refuse,
-)
+from tests.commit.cluster import NAMESPACE, SETTINGS, device, first, gang_of, lose_answer, refuse
 
 
 def placement(cluster, index=0, count=1, on=""):

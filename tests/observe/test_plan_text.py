@@ -1,13 +1,6 @@
 from kai_py.grouping.gang import Owner
 from kai_py.observe.plan_text import describe_plan
-from kai_py.plan.plan import (
-    Action,
-    Eviction,
-    Nomination,
-    Plan,
-    Stage,
-    Unplaced,
-)
+from kai_py.plan.plan import Action, Eviction, Nomination, Plan, Stage, Unplaced
 from tests.commit.cluster import Cluster, gang_with_claims
 
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")

@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.reclaim_batch import may_reclaim_batch
-from kai_py.policy.reclaim_rules import (
-    check_reclaim,
-    check_reclaimer,
-    reclaimable_queues,
-)
+from kai_py.policy.reclaim_rules import check_reclaim, check_reclaimer, reclaimable_queues
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
 from tests.support.examples import examples

@@ -3,12 +3,7 @@
 import pytest
 
 from tests.simulate.manifests import QUEUE, node, placed_on, plan, pod
-from tests.simulate.test_offline_volumes import (
-    stateful_set,
-    storage_class,
-    using,
-    volume_claim,
-)
+from tests.simulate.test_offline_volumes import stateful_set, storage_class, using, volume_claim
 
 NO_PROVISIONER = {"provisioner": "kubernetes.io/no-provisioner"}
 

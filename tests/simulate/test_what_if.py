@@ -4,13 +4,7 @@ from hypothesis import strategies as st
 
 from kai_py.config import Configuration
 from kai_py.simulate.change_texts import SetQueue
-from kai_py.simulate.changes import (
-    AddNodes,
-    AddObjects,
-    DrainNode,
-    RemoveGang,
-    UnknownNameError,
-)
+from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang, UnknownNameError
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import (
     Comparison,

@@ -18,12 +18,7 @@ from kai_py.api.records.core import (
     PodSchedulingGroup,
     ResourceRequirements,
 )
-from kai_py.api.records.node import (
-    NodeResourceTopology,
-    TopologyAttribute,
-    Zone,
-    ZoneResource,
-)
+from kai_py.api.records.node import NodeResourceTopology, TopologyAttribute, Zone, ZoneResource
 from kai_py.api.records.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kai_py.api.records.storage import ObjectReference, PersistentVolume, PersistentVolumeSpec
 from kai_py.grouping.grouper import Grouper

@@ -3,12 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.core import (
-    Condition,
-    ContainerStatus,
-    Pod,
-    ResourceRequirements,
-)
+from kai_py.api.records.core import Condition, ContainerStatus, Pod, ResourceRequirements
 from kai_py.relevance import affects_plan
 from kai_py.snapshot.resized_pods import as_resized
 from tests.support.scenario import cluster, node, placed, pod, queue

@@ -13,12 +13,7 @@ from kai_py.watch.reflector import Reflector
 from kai_py.watch.resource import define_kind, key_of
 from kai_py.watch.transport import HttpTransport
 from tests.watch import virtual_time
-from tests.watch.collection_server import (
-    CollectionServer,
-    MemoryTransport,
-    http_handler,
-    serve,
-)
+from tests.watch.collection_server import CollectionServer, MemoryTransport, http_handler, serve
 
 
 class Thing(Record, frozen=True):

@@ -5,13 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.watch.wire import (
-    LineSplitter,
-    decode_envelope,
-    decode_event,
-    decode_page,
-    flattened,
-)
+from kai_py.watch.wire import LineSplitter, decode_envelope, decode_event, decode_page, flattened
 
 
 @given(

@@ -30,12 +30,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.device_holders import DeviceHolders
-from kai_py.commit.claims.reconcile import (
-    ClaimFailure,
-    DesiredClaim,
-    reconcile_claim,
-    selects_node,
-)
+from kai_py.commit.claims.reconcile import ClaimFailure, DesiredClaim, reconcile_claim, selects_node
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome
 from kai_py.commit.forced_evictions import ForcedEvictions

@@ -7,13 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from kai_py.api.gpu_share import (
-    CONTAINER_NAME,
-    GPU_FRACTION,
-    GPU_MEMORY,
-    MIG_PREFIX,
-    NUM_DEVICES,
-)
+from kai_py.api.gpu_share import CONTAINER_NAME, GPU_FRACTION, GPU_MEMORY, MIG_PREFIX, NUM_DEVICES
 from kai_py.dialects.kai import keys
 from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY
 from kai_py.grouping.frameworks.replicas import MIN_MEMBER_KEY

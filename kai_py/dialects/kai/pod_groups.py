@@ -17,11 +17,7 @@ from collections.abc import Mapping
 from kai_py.api.numbers import parse_int64
 from kai_py.api.printable import first_of
 from kai_py.api.records.core import Pod
-from kai_py.api.records.kai import (
-    POD_GROUP_API_VERSION,
-    KaiPodGroup,
-    KaiTopologyConstraint,
-)
+from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiTopologyConstraint
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration, parse_time
 from kai_py.dialects.kai.priority import is_preemptible, named_priority

@@ -14,12 +14,7 @@ from collections.abc import Callable, Iterable
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
-from kai_py.embedded.deletion import (
-    FOREGROUND_FINALIZER,
-    ORPHAN_FINALIZER,
-    DeleteOptions,
-    delete,
-)
+from kai_py.embedded.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DeleteOptions, delete
 from kai_py.embedded.documents import Json, is_deleting, is_finished, name_of, namespace_of, uid_of
 from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.resources import PODS, ServedResource

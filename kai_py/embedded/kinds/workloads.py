@@ -7,13 +7,7 @@ k8s.io/kubernetes pkg/apis/{batch,apps}.
 from typing import Any
 
 from kai_py.embedded.documents import Json, lookup, name_of, uid_of
-from kai_py.embedded.errors import (
-    FieldError,
-    invalid_value,
-    not_implemented,
-    required,
-    unsupported,
-)
+from kai_py.embedded.errors import FieldError, invalid_value, not_implemented, required, unsupported
 from kai_py.embedded.kinds.pods import default_pod_spec, validate_pod_spec
 from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.selectors import label_selector

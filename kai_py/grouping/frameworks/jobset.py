@@ -25,11 +25,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
-from kai_py.grouping.frameworks.job import (
-    BATCH_MIN_MEMBER_KEY,
-    COMPLETION_INDEX_LABEL,
-    active_pods,
-)
+from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, COMPLETION_INDEX_LABEL, active_pods
 from kai_py.grouping.gang import (
     MAX_SUBGROUPS,
     ExpectedPods,

@@ -13,13 +13,7 @@ from fractions import Fraction
 from kai_py.api.numbers import parse_int64
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.cel.published import published
-from kai_py.lint.cel.references import (
-    Correction,
-    Place,
-    literal_text,
-    quote_of,
-    reference,
-)
+from kai_py.lint.cel.references import Correction, Place, literal_text, quote_of, reference
 from kai_py.lint.cel.terms import Term, parse_terms, walk_terms
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

@@ -25,12 +25,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
-from kai_py.plan.session.turns import (
-    MAX_BACKOFF,
-    NOT_REACHED,
-    TurnBackoff,
-    updated_backoffs,
-)
+from kai_py.plan.session.turns import MAX_BACKOFF, NOT_REACHED, TurnBackoff, updated_backoffs
 from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.plan.state.pending_gangs import PendingGangs

@@ -13,14 +13,7 @@ from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.cycle.queue_shares import queue_shares
 from kai_py.plan.explain.objects import object_problems
 from kai_py.plan.observations import ObjectProblem
-from kai_py.plan.plan import (
-    Admission,
-    Eviction,
-    GangPlacement,
-    Nomination,
-    Plan,
-    Unplaced,
-)
+from kai_py.plan.plan import Admission, Eviction, GangPlacement, Nomination, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.turns import Turns
 from kai_py.plan.state.assignment import Assignment, gang_placement

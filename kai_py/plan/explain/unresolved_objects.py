@@ -8,12 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kai_py.api.problems import closest_match
 from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
-from kai_py.dra.published_names import (
-    ATTRIBUTES,
-    CAPACITY,
-    unpublished,
-    unpublished_reference,
-)
+from kai_py.dra.published_names import ATTRIBUTES, CAPACITY, unpublished, unpublished_reference
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.shape import ClaimUse

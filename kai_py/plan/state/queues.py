@@ -28,11 +28,7 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats, amounts_at
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable, build_queue_table
-from kai_py.snapshot.tables.queues import (
-    QueueInfo,
-    QueueProblem,
-    UsageRecord,
-)
+from kai_py.snapshot.tables.queues import QueueInfo, QueueProblem, UsageRecord
 
 QueueTree = tuple[QueueTable, tuple[QueueProblem, ...]]
 """All queues, and the problems of their specs."""

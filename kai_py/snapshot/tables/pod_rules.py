@@ -19,13 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from kai_py.api.records.core import Pod
-from kai_py.snapshot.pod_selection import (
-    DomainTerm,
-    Labels,
-    Selection,
-    refused_terms,
-    rules_of,
-)
+from kai_py.snapshot.pod_selection import DomainTerm, Labels, Selection, refused_terms, rules_of
 from kai_py.snapshot.selection_index import (
     ANY_POD,
     Base,

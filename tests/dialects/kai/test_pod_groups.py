@@ -4,13 +4,7 @@ import pytest
 
 from kai_py.plan.plan import Stage
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
-from tests.dialects.kai.objects import (
-    QUEUE,
-    member,
-    members,
-    pod_group,
-    priority_class,
-)
+from tests.dialects.kai.objects import QUEUE, member, members, pod_group, priority_class
 
 KEY = "default/PodGroup.scheduling.run.ai/{}"
 

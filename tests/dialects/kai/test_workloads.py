@@ -4,14 +4,7 @@ import pytest
 
 from kai_py.config import NodePoolConfig
 from tests.dialects.feeding import Cluster, node, placed, pod
-from tests.dialects.kai.objects import (
-    KAI,
-    job,
-    kai_queue,
-    native_queue,
-    priority_class,
-    with_pods,
-)
+from tests.dialects.kai.objects import KAI, job, kai_queue, native_queue, priority_class, with_pods
 
 NATIVE = "scheduling.kai.io/queue-name"
 QUEUE = kai_queue("q", quota=8, limit=8, overQuotaWeight=1)

@@ -19,10 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kai_py.api.records.core import (
-    PodExtendedResourceClaimStatus,
-    PodResourceClaimStatus,
-)
+from kai_py.api.records.core import PodExtendedResourceClaimStatus, PodResourceClaimStatus
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import (
     DeviceClass,

@@ -3,12 +3,7 @@
 from typing import Any
 
 from kai_py.dra.compute_domains import DRIVER as DOMAIN
-from tests.dra.upstream.objects import (
-    Json,
-    device_class,
-    resource_slice,
-    selecting,
-)
+from tests.dra.upstream.objects import Json, device_class, resource_slice, selecting
 from tests.dra.upstream.play import Scenario, scenario
 
 NVIDIA, AMD, INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"

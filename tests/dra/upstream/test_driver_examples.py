@@ -14,12 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.dra.upstream import (
-    cpu_examples,
-    demo_examples,
-    nvidia_examples,
-    vendor_examples,
-)
+from tests.dra.upstream import cpu_examples, demo_examples, nvidia_examples, vendor_examples
 from tests.dra.upstream.play import Scenario, fits, play_through
 from tests.dra.upstream.published import BECAUSE, PUBLISHED
 

@@ -2,15 +2,7 @@
 
 import pytest
 
-from tests.dra.upstream.objects import (
-    A1,
-    A2,
-    ONE,
-    P,
-    container,
-    device,
-    device_class,
-)
+from tests.dra.upstream.objects import A1, A2, ONE, P, container, device, device_class
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 EXTENDED = "case.example.com/device"

@@ -2,14 +2,7 @@
 
 import pytest
 
-from tests.dra.upstream.objects import (
-    ONE,
-    PQ,
-    SHARED,
-    P,
-    device,
-    exactly,
-)
+from tests.dra.upstream.objects import ONE, PQ, SHARED, P, device, exactly
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 CPU = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}}

@@ -2,13 +2,7 @@
 
 import pytest
 
-from tests.dra.upstream.objects import (
-    A2,
-    ONE,
-    P,
-    device,
-    device_class,
-)
+from tests.dra.upstream.objects import A2, ONE, P, device, device_class
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 EXTENDED = "CASE.example.com/device"

@@ -20,12 +20,7 @@ from kai_py.api.records.core import (
     WeightedPodAffinityTerm,
 )
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.pod_decisions import (
-    PodDecision,
-    domain_counts,
-    evicted_pod,
-    placed_pod,
-)
+from kai_py.plan.state.pod_decisions import PodDecision, domain_counts, evicted_pod, placed_pod
 from kai_py.plan.state.pod_rules import PodRuleCounts
 from kai_py.policy.pod_rules import PodRules
 from kai_py.snapshot.gangs import PodState

@@ -3,12 +3,7 @@
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Container, ResourceRequirements
-from kai_py.api.records.node import (
-    NodeResourceTopology,
-    TopologyAttribute,
-    Zone,
-    ZoneResource,
-)
+from kai_py.api.records.node import NodeResourceTopology, TopologyAttribute, Zone, ZoneResource
 from kai_py.snapshot.tables.numa import OBSERVED_ZONES_KEY
 from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.support.scenario import ObjectMeta, cluster, evicted, node, placed, pod, queue

@@ -2,11 +2,7 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.core import (
-    LabelSelector,
-    ObjectMeta,
-    SelectorRequirement,
-)
+from kai_py.api.records.core import LabelSelector, ObjectMeta, SelectorRequirement
 from kai_py.api.records.storage import (
     CSIDriver,
     CSIDriverSpec,

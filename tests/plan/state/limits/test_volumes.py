@@ -1,8 +1,6 @@
 """Volumes that drivers attach, and claims that one pod at a time may use."""
 
-from kai_py.api.records.core import (
-    ObjectMeta,
-)
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.storage import (
     PersistentVolume,
     PersistentVolumeClaim,

@@ -1,11 +1,6 @@
 """Volumes, claims and the pods that use them, for tests of limits of volumes."""
 
-from kai_py.api.records.core import (
-    NodeSelector,
-    NodeSelectorTerm,
-    ObjectMeta,
-    SelectorRequirement,
-)
+from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, ObjectMeta, SelectorRequirement
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
     CSINode,
