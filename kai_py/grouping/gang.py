@@ -150,9 +150,6 @@ class GangSpec:
     pod_problem: str = ""
     """Why this pod can't be placed, though the rest of the gang may."""
     settings: GangSettings = DEFAULT_SETTINGS
-    workload_class: str = ""
-    """The purpose of pods of this kind (``train``, ``build``, ``inference``): dialects derive
-    default priorities from it."""
     expected_runtime: float | None = None
     """Declared run time of its pods in seconds."""
     checkpoint_interval: float | None = None

@@ -84,15 +84,11 @@ class _CachedTemplate:
 
 
 class _DecidingOwner(msgspec.Struct, frozen=True):
-    """The owner that decides, those above it, and its rule; ``workload_class`` of the topmost.
-
-    ``link`` is None where no owner decides.
-    """
+    """The owner that decides, those above it, and its rule; ``link`` is None where none decides."""
 
     link: OwnerLink | None
     above: tuple[OwnerLink, ...]
     rule: Rule
-    workload_class: str
 
 
 class Grouper:
@@ -155,11 +151,10 @@ class Grouper:
         if link is None or deciding.rule.treatment is Treatment.PODS:
             return _single_pod_gang(context, deciding)
         cached = self._cached_template(context, deciding, link)
-        return _gang_of_member(context, link.reference, deciding.workload_class, cached)
+        return _gang_of_member(context, link.reference, cached)
 
     def _deciding_owner(self, context: PodContext) -> _DecidingOwner:
         """The topmost owner that decides; the topmost of all if no rule decides."""
-        skipped: list[Rule] = []
         unruled: OwnerLink | None = None
         links = context.chain.owners
         for position in range(len(links) - 1, -1, -1):
@@ -167,13 +162,9 @@ class Grouper:
             rule = self._table.rule(link.kind, link.found.metadata, context.queue.defaults)
             if rule is None:
                 unruled = unruled or link
-            elif rule.treatment is Treatment.SKIP or not _describes_pods(rule, link):
-                skipped.append(rule)
-            else:
-                return _DecidingOwner(
-                    link, links[position + 1 :], rule, _workload_class(skipped, rule)
-                )
-        return _DecidingOwner(unruled, (), NO_RULE, _workload_class(skipped, NO_RULE))
+            elif rule.treatment is not Treatment.SKIP and _describes_pods(rule, link):
+                return _DecidingOwner(link, links[position + 1 :], rule)
+        return _DecidingOwner(unruled, (), NO_RULE)
 
     def _cached_template(
         self, context: PodContext, owner: _DecidingOwner, link: OwnerLink
@@ -220,7 +211,6 @@ def _single_pod_gang(context: PodContext, deciding: _DecidingOwner) -> GangSpec:
         queue=context.queue.name,
         tree=SINGLE_POD.tree,
         total_pods=1,
-        workload_class=deciding.workload_class,
         rule=NO_OWNER if link is None else describe_rule(deciding.rule, link.kind),
     )
 
@@ -239,12 +229,6 @@ def _unknown_owner_gang(context: PodContext, reference: OwnerReference) -> GangS
         ),
         owner_unknown=True,
     )
-
-
-def _workload_class(skipped: Sequence[Rule], rule: Rule) -> str:
-    """The workload class set by the topmost rule that sets one."""
-    explicit = [each for each in skipped if "workload_class" in each.model_fields_set]
-    return (explicit[0] if explicit else rule).workload_class.value
 
 
 def _is_current(cached: _CachedTemplate, objects: Sequence[OwnerObject], owners: Owners) -> bool:
@@ -349,7 +333,7 @@ def _template_within(template: GangTemplate, topology: TopologyConstraint) -> Ga
 
 
 def _gang_of_member(
-    context: PodContext, reference: OwnerReference, workload_class: str, cached: _CachedTemplate
+    context: PodContext, reference: OwnerReference, cached: _CachedTemplate
 ) -> GangSpec:
     pod, template = context.chain.pod, cached.template
     namespace = pod.metadata.namespace
@@ -368,7 +352,6 @@ def _gang_of_member(
         total_pods=template.total_pods,
         has_roles=template.has_roles,
         expected=template.expected,
-        workload_class=workload_class,
         rule=cached.rule,
         problem=template.problem,
         pod_problem=""

@@ -31,15 +31,6 @@ class Treatment(StrEnum):
     """The owner below decides: this one only groups other owners."""
 
 
-class WorkloadClass(StrEnum):
-    """Purpose of pods; dialects derive priorities from it."""
-
-    TRAIN = "train"
-    BUILD = "build"
-    BUILD_PREEMPTIBLE = "build-preemptible"
-    INFERENCE = "inference"
-
-
 class OwnerKindSet(ApiModel):
     """Kinds of one API group."""
 
@@ -112,8 +103,6 @@ class Rule(ApiModel):
     """A field without which the owner below decides, as for ``skip``; empty: always this rule."""
     only_annotated: Annotated[str, Field(max_length=316)] = ""
     """An annotation or label without which the next rule for the kind applies; empty: always."""
-    workload_class: WorkloadClass = WorkloadClass.TRAIN
-    """Purpose of the pods, unless they name another."""
     framework: str = ""
     """Name of the code for what the fields below cannot express."""
     floor: Count = Count()

@@ -35,7 +35,7 @@ TABLE = RuleTable(shipped_rules())
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_pods_become_the_gangs_of_their_framework(path):
     case = yaml_text.read(path.read_text())
-    snapshot, classes = grouped(case)
+    snapshot = grouped(case)
     assert sorted(snapshot.gangs) == sorted(case["gangs"])
     for key, wanted in case["gangs"].items():
         gang = snapshot.gangs[key]
@@ -54,16 +54,12 @@ def test_pods_become_the_gangs_of_their_framework(path):
             "waiting": wanted.get("waiting", {}),
         }
         assert found == expected, key
-        if "class" in wanted:
-            assert {classes[m.pod.name] for m in gang.members} == {wanted["class"]}, key
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_order_of_arrival_does_not_matter(path):
     case = yaml_text.read(path.read_text())
-    forwards, _ = grouped(case)
-    backwards, _ = grouped(case, pods_first=True)
-    assert told(forwards) == told(backwards)
+    assert told(grouped(case)) == told(grouped(case, pods_first=True))
 
 
 ABSURD = (
@@ -108,30 +104,21 @@ def told(snapshot):
     }
 
 
-def grouped(case, *, pods_first: bool = False) -> tuple[Snapshot, dict[str, str]]:
-    classes: dict[str, str] = {}
+def grouped(case, *, pods_first: bool = False) -> Snapshot:
     documents = whole_objects(case)
     pods = [each for each in documents if is_pod(each)]
     owners = [each for each in documents if not is_pod(each)]
     ordered = pods[::-1] + owners[::-1] if pods_first else owners + pods
-    return grouped_documents(ordered, classes), classes
+    return grouped_documents(ordered)
 
 
 def grouped_documents(
-    documents: Iterable[Document],
-    classes: dict[str, str] | None = None,
-    quarantine: Quarantine | None = None,
+    documents: Iterable[Document], quarantine: Quarantine | None = None
 ) -> Snapshot:
-    """The snapshot of objects; ``classes`` gets the workload class of each pod by its name."""
     grouping = KaiGrouping(RuleTable(shipped_rules()), KaiQueueNaming())
-
-    def identify(pod, owners):
-        spec = grouping.identify(pod, owners)
-        if classes is not None:
-            classes[pod.metadata.name] = spec.workload_class
-        return spec
-
-    builder = SnapshotBuilder(identify, ClusterDevices(), lambda spec: spec, quarantine=quarantine)
+    builder = SnapshotBuilder(
+        grouping.identify, ClusterDevices(), lambda spec: spec, quarantine=quarantine
+    )
     for each in documents:
         collection, found = record(each)
         builder.apply(collection, None, found)

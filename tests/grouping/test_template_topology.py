@@ -160,7 +160,7 @@ def case_of(framework, place, marks):
 )
 def test_an_annotation_is_honoured_or_reported_and_never_dropped(framework, place, asked):
     marks = LEVELS[asked]
-    snapshot, _ = grouped(case_of(framework, place, marks))
+    snapshot = grouped(case_of(framework, place, marks))
     for gang in snapshot.gangs.values():
         told = {each.pod.name: each.markers for each in snapshot.ignored_markers}
         for member in annotated(gang):
@@ -173,7 +173,7 @@ def test_an_annotation_is_honoured_or_reported_and_never_dropped(framework, plac
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("place", ["template", "pod"])
 def test_annotations_of_templates_and_pods_leave_the_rest_of_a_gang_alone(framework, place):
-    snapshot, _ = grouped(case_of(framework, place, LEVELS["required"]))
+    snapshot = grouped(case_of(framework, place, LEVELS["required"]))
     for gang in snapshot.gangs.values():
         if len(gang.tree.leaves()) > 1:
             assert gang.tree.topology is None
@@ -181,7 +181,7 @@ def test_annotations_of_templates_and_pods_leave_the_rest_of_a_gang_alone(framew
 
 @pytest.mark.parametrize("framework", sorted(set(FRAMEWORKS) - {"StatefulSet", "Simulation"}))
 def test_a_template_constrains_its_leaf(framework):
-    snapshot, _ = grouped(case_of(framework, "template", LEVELS["required"]))
+    snapshot = grouped(case_of(framework, "template", LEVELS["required"]))
     gang = next(iter(snapshot.gangs.values()))
     assert not gang.problem
     assert not snapshot.ignored_markers
@@ -302,9 +302,7 @@ def test_two_templates_that_require_different_levels_of_the_same_pods_are_refuse
         "annotations": {QUEUE: "team"},
         "spec": spec,
     }
-    snapshot, _ = grouped(
-        {"objects": [workload], "pods": [{"names": ["p"], "owner": "JobSet/train"}]}
-    )
+    snapshot = grouped({"objects": [workload], "pods": [{"names": ["p"], "owner": "JobSet/train"}]})
     problem = snapshot.gangs["default/JobSet/train"].problem
     assert problem == (
         "JobSet default/train: spec.replicatedJobs[0].template.spec.template.metadata.annotations: "
@@ -313,9 +311,9 @@ def test_two_templates_that_require_different_levels_of_the_same_pods_are_refuse
 
 
 def test_segments_without_an_index_are_refused_with_what_would_help():
-    snapshot, _ = grouped(case_of("RayCluster", "template", LEVELS["segments"]))
+    snapshot = grouped(case_of("RayCluster", "template", LEVELS["segments"]))
     problem = snapshot.gangs["default/RayCluster/train"].problem
     assert f"{SIZE} cannot be applied; pods need an index" in problem
     marks = LEVELS["segments"] | {"kai.scheduler/pod-index-label": "ray.io/group"}
-    indexed, _ = grouped(case_of("RayCluster", "template", marks))
+    indexed = grouped(case_of("RayCluster", "template", marks))
     assert not indexed.gangs["default/RayCluster/train"].problem

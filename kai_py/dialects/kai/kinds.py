@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain
-from kai_py.grouping.rule import WorkloadClass
 
 PASSED = frozenset(
     {
@@ -29,11 +28,12 @@ PASSED = frozenset(
     }
 )
 """Kinds that KAI skips: the owner below them decides."""
-CLASSES: Mapping[GroupKind, WorkloadClass] = {
-    GroupKind("apps", "Deployment"): WorkloadClass.INFERENCE,
-    GroupKind("serving.knative.dev", "Service"): WorkloadClass.INFERENCE,
-    GroupKind("egx.nvidia.io", "SPOTRequest"): WorkloadClass.INFERENCE,
-    GroupKind("kubeflow.org", "Notebook"): WorkloadClass.BUILD,
+TRAIN = "train"
+CLASSES: Mapping[GroupKind, str] = {
+    GroupKind("apps", "Deployment"): "inference",
+    GroupKind("serving.knative.dev", "Service"): "inference",
+    GroupKind("egx.nvidia.io", "SPOTRequest"): "inference",
+    GroupKind("kubeflow.org", "Notebook"): "build",
 }
 
 
@@ -47,12 +47,12 @@ class KindDefaults:
     preemptibility: str = ""
 
 
-def class_of(chain: OwnerChain) -> WorkloadClass:
-    """The class of a pod's workload in KAI."""
+def class_of(chain: OwnerChain) -> str:
+    """The PriorityClass of a pod's workload in KAI where nothing names one."""
     kinds = [link.kind for link in chain.owners]
     while len(kinds) > 1 and kinds[-1] in PASSED:
         kinds.pop()
-    return CLASSES.get(kinds[-1], WorkloadClass.TRAIN) if kinds else WorkloadClass.TRAIN
+    return CLASSES.get(kinds[-1], TRAIN) if kinds else TRAIN
 
 
 def defaults_of(chain: OwnerChain, defaults: Sequence[KindDefaults]) -> Iterator[KindDefaults]:

@@ -227,7 +227,7 @@ def _gang_settings(
         if name and (not is_label or may_name(name, pod.metadata.namespace, owners))
     ]
     named = (*allowed, *(each.priority_class for each in defaults))
-    priority_class = existing_class(named, owners) or class_of(context.chain).value
+    priority_class = existing_class(named, owners) or class_of(context.chain)
     grace, delay, problem = _durations(context, metadata)
     priority = spec.settings.priority
     if priority is None or spec.settings.is_default_priority:

@@ -62,7 +62,6 @@ def _gang(context: PodContext) -> GangSpec:
         queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=_rank(pod),
-        workload_class="train",
     )
 
 

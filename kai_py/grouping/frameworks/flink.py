@@ -145,7 +145,6 @@ def _gang(context: PodContext) -> GangSpec:
         tree=_tree(0),
         subgroup=_component(pod),
         order=_rank(pod),
-        workload_class="train",
     )
 
 

@@ -47,7 +47,6 @@ def _gang(context: PodContext) -> GangSpec:
         queue=context.queue.name,
         tree=Subgroup(min_members=min_members),
         order=index,
-        workload_class="train",
         problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
     )
 

@@ -73,7 +73,6 @@ def _gang(context: PodContext) -> GangSpec:
         queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=0 if meta.labels.get(ROLE_LABEL) == DRIVER else 1,
-        workload_class="train",
     )
 
 

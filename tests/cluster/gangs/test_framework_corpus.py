@@ -71,13 +71,13 @@ def starts(gang: Gang) -> bool:
 def read_case(path: Path) -> Case | None:
     """The case, or None where what is left out decides."""
     written = yaml_text.read(path.read_text(encoding="utf-8"))
-    whole, _ = grouped(written)
+    whole = grouped(written)
     objects, pods = without_sets(written)
-    same, _ = grouped({"objects": objects, "pods": pods})
+    same = grouped({"objects": objects, "pods": pods})
     if _told(same.gangs) != _told(whole.gangs):
         return None
     complete(pods, same.gangs.values())
-    completed, _ = grouped({"objects": objects, "pods": pods})
+    completed = grouped({"objects": objects, "pods": pods})
     return Case(path.stem, objects, pods, dict(completed.gangs))
 
 
