@@ -279,8 +279,7 @@ def _unreachable(url: str, error: Exception) -> CommandError:
     reason: object = error
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         reason = os.strerror(error.os_error.errno)
-    kind = CommandError if isinstance(error, StatusError) else UnreachableError
-    return kind(
+    return UnreachableError(
         f"{url}: {reason or 'no response'}",
         hint="is kai-py run --http running? try kubectl port-forward",
         exit_code=ExitCode.CLUSTER,

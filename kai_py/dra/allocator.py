@@ -45,8 +45,6 @@ class Allocation:
 class Infeasible:
     """The node can't serve the claims."""
 
-    text: str = "cannot allocate all claims"
-
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:

@@ -169,7 +169,6 @@ class Gang(Struct, frozen=True, dict=True):
     problem: str = ""
     owner_unknown: bool = False
     """Its ``problem`` is that its owner is not known yet."""
-    annotations: Mapping[str, str] = {}
     succeeded: int = 0
     """Pods that have succeeded."""
     stale_since: float | None = None

@@ -99,7 +99,7 @@ ClaimLookup = Callable[[str, str], ResourceClaim | None]
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of a pod, as placement sees them and by name; ``waiting_for``: what is missing.
+    """The claims of a pod, as placement sees them; ``waiting_for``: what is missing.
 
     ``missing``: the object that it waits for, if that does not exist.
 
@@ -110,7 +110,6 @@ class PodClaims:
 
     uses: tuple[ClaimUse, ...] = ()
     references: tuple[ClaimRef, ...] = ()
-    keys: tuple[tuple[str, str], ...] = ()
     waiting_for: str = ""
     missing: MissingObject | None = None
     extended_claims: tuple[ClaimRef, ...] = ()
@@ -127,7 +126,6 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
         return NO_CLAIMS
     uses: list[ClaimUse] = []
     references: list[ClaimRef] = []
-    keys: list[tuple[str, str]] = []
     shared: list[ClaimRef] = []
     waiting, missing, unreadable = "", None, False
     for entry in pod.spec.resource_claims:
@@ -136,7 +134,6 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
             continue
         claim = None
         if name is not None:
-            keys.append((pod.metadata.namespace, name))
             claim = lookup(pod.metadata.namespace, name)
             reason = _not_ready_reason(pod, entry, name, claim, group)
             unreadable |= claim is not None and bool(claim.metadata.unreadable)
@@ -155,7 +152,6 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     return PodClaims(
         uses=tuple(uses),
         references=tuple(references),
-        keys=tuple(keys),
         waiting_for=waiting,
         missing=missing,
         extended_claims=extended,
