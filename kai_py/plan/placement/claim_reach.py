@@ -19,7 +19,10 @@ from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 
 MAX_REACHES_TO_TRY = 32
-"""Allocations of shared claims that are tried for one gang."""
+"""Combinations of allocations of its shared claims in which a gang is tried."""
+
+MAX_ALLOCATIONS = 256
+"""Allocations that are made, one claim at a time, to find these combinations."""
 
 NodeSets = Sequence[NodeSet]
 """By part of a gang."""
@@ -37,7 +40,7 @@ def choices_for_parts(
 
     The last choice is anywhere in ``node_set``.
     """
-    query = _Query(shapes, attempt, parts)
+    query = _Query(shapes, attempt, parts, iter(range(MAX_ALLOCATIONS)))
     for node_sets in affinity_domains(shapes, attempt, parts, node_set):
         if share_claims(parts):
             yield from islice(_choices(query, node_sets, 0), MAX_REACHES_TO_TRY)
@@ -45,11 +48,15 @@ def choices_for_parts(
 
 
 class _Query(NamedTuple):
-    """The arguments that stay the same while choices are made."""
+    """The arguments that stay the same while choices are made.
+
+    ``allocations`` ends once enough of them were made.
+    """
 
     shapes: ShapePlacer
     attempt: Attempt
     parts: Parts
+    allocations: Iterator[int]
 
 
 def _choices(query: _Query, node_sets: NodeSets, at: int) -> Iterator[NodeSets]:
@@ -97,10 +104,10 @@ def _allocations(query: _Query, node_sets: NodeSets, at: int) -> Iterator[NodeSe
 def _reaches(query: _Query, node_set: NodeSet, at: int, mask: Bools) -> list[Bools]:
     """(nodes,) by part, where its pods may go once the first of part ``at`` is in ``mask``.
 
-    Empty if that pod fits nowhere.
+    Empty if that pod fits nowhere, or too many allocations were made.
     """
-    shapes, attempt, parts = query
-    if not mask.any():
+    shapes, attempt, parts, allocations = query
+    if not mask.any() or next(allocations, None) is None:
         return []
     inside = node_set._replace(mask=node_set.mask & mask)
     with attempt.statement.trial():

@@ -17,6 +17,9 @@ from tests.support.scenario import (
     queue,
 )
 
+ATTEMPTS = 4
+"""To place a gang now, once others have gone, and on empty nodes."""
+
 
 def hardware(*cpus: str):
     """Nodes n0, n1, … with so much cpu and one GPU each."""
@@ -41,7 +44,7 @@ def fabric(rack: str):
 def gang(*cpus: str, claims=("shared",)):
     """A gang with a pod for each amount of cpu; its pods share ``claims`` by turns."""
     owner = job("gang", len(cpus), "team")
-    made = [owner, *(claim(name) for name in claims)]
+    made = [owner, *(claim(name) for name in dict.fromkeys(claims))]
     for i, cpu in enumerate(cpus):
         member = pod(f"gang-{i}", 0, queue="team", owner=owner, requests={"cpu": cpu})
         made.append(claiming(member, claims[i % len(claims)], template=False))
@@ -99,8 +102,19 @@ def test_only_some_allocations_are_tried_on_many_nodes(monkeypatch):
     monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
     [unplaced] = cluster(*hardware(*["2"] * 70), *gang("1", "1", "1")).plan().unplaced
     assert unplaced.stage is Stage.DEVICES
-    attempts = 4  # To place it now, once others have gone, and on empty nodes.
-    assert 0 < len(tried) <= attempts * (claim_reach.MAX_REACHES_TO_TRY + 1)
+    assert 0 < len(tried) <= ATTEMPTS * (claim_reach.MAX_REACHES_TO_TRY + 1)
+
+
+def test_allocations_of_several_claims_have_one_bound(monkeypatch):
+    """The five smallest pods fit on no node together, whatever the claims of the others get."""
+    tried = []
+    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
+    monkeypatch.setattr(claim_reach, "MAX_ALLOCATIONS", 50)
+    sizes = {"a": "1.2", "b": "1.1", "c": "1"}
+    pods = gang(*(sizes[name] for name in "abcabccccc"), claims=tuple("abcabccccc"))
+    [unplaced] = cluster(*hardware(*["4"] * 30), *pods).plan().unplaced
+    assert unplaced.stage is Stage.DEVICES
+    assert 50 < len(tried) <= ATTEMPTS * 4 * 50
 
 
 def counted(function, calls):

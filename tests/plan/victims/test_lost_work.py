@@ -220,7 +220,7 @@ def test_a_gang_for_which_nothing_is_evicted_yet_is_told_so():
     assert waits.message.endswith(LOST_WORK)
     assert "No preemption victims" not in waits.message
     wide = [ends_in(ran(f"on-{n}", n, 30), 1, 30) for n in "ab"]
-    apart = waiting("apart", gpus=2, queue="guest", since=NOW - 3000)
+    apart = waiting("apart", gpus=2, queue="guest", since=NOW - 2300)
     plan = planned(*wide, apart, nodes={"a": 2, "b": 2}, rules=WEIGHED)
     assert message_of(plan, "apart").endswith(NOT_RELOCATED)
     protected = planned(ran("own", "aaaa", 20, queue="owner"), waiting("new"), nodes={"a": 4})
