@@ -7,6 +7,8 @@ these compete (``minimise``), and the set with the lowest eviction cost is taken
 refused, another one is composed with what queues may lose in mind (``allowed_steps``).
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -19,6 +21,7 @@ from kai_py.plan.victims.minimise import (
     has_few_subsets,
     needs_all_subsets,
 )
+from kai_py.plan.victims.relocate import place_again
 from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.selection import VictimSelection
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -131,7 +134,7 @@ class VictimReduction:
         """
         if self._trials.is_exact and len(units) == 1:
             return list(units), []
-        unneeded = [] if self._trials.is_exact else self._units_elsewhere(selection, units)
+        unneeded = [] if self._trials.is_exact else self._drop_by_placement(selection, units)
         useless = selection.useless(units) if self._trials.is_exact else []
         needed = {id(unit): unit for unit in units}
         for unit in (*unneeded, *useless):
@@ -146,11 +149,14 @@ class VictimReduction:
         """Those of ``order`` that can stay, each judged without those before it that can.
 
         Runs of them are dropped at once, each twice as long as the last; of a run that is needed,
-        half. A unit is kept if the run that it completes is needed.
+        half. A unit is kept if the run that it completes is needed; so is a whole run if the probes
+        left would not do for a closer look.
         """
         dropped: list[VictimUnit] = []
         at, size, too_many = 0, 1, 0
         while at < len(order):
+            least = self._least_run(len(order) - at)
+            size = max(size, least)
             run, end = needed.drop(order, at, size)
             if too_many != 1 and run and self._suffice(list(needed.units.values())):
                 dropped += run
@@ -158,15 +164,35 @@ class VictimReduction:
                 size = max(1, too_many // 2) if too_many else 2 * size
                 continue
             needed.restore(run)
-            if len(run) > 1:
+            if len(run) > least:
                 too_many, size = len(run), len(run) // 2
             else:
                 at, size, too_many = end, 1, 0
+                self._trials.ran_out |= len(run) > 1
         return dropped
+
+    def _least_run(self, count: int) -> int:
+        """How many of ``count`` units to try at once, so that the probes do for all of them."""
+        if self._trials.is_exact:
+            return 1
+        return math.ceil(count / max(1, self._trials.probes))
 
     def _suffice(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the request fits without units that are enough by counting."""
         return self._trials.is_exact or self._trials.fits(units)
+
+    def _drop_by_placement(
+        self, selection: VictimSelection, units: Sequence[VictimUnit]
+    ) -> list[VictimUnit]:
+        """The units that the last trial placement shows to be unneeded, at few probes.
+
+        Those beside the request only if the probes would not do to try without each of the others.
+        """
+        elsewhere = self._units_elsewhere(selection, units)
+        others = [unit for unit in units if unit not in elsewhere]
+        if self._trials.probes >= len(others):
+            return elsewhere
+        return [*elsewhere, *self._units_beside(selection, others)]
 
     def _units_elsewhere(
         self, selection: VictimSelection, units: Sequence[VictimUnit]
@@ -179,12 +205,38 @@ class VictimReduction:
         on_used = [u for u in units if any(member.node in used_nodes for member in u.members)]
         on_others = [u for u in units if all(member.node not in used_nodes for member in u.members)]
         elsewhere = [u for u in on_others if not is_orphaned(u, on_used)]
-        for unit in elsewhere:
+        return self._drop_together(selection, units, elsewhere)
+
+    def _units_beside(
+        self, selection: VictimSelection, units: Sequence[VictimUnit]
+    ) -> list[VictimUnit]:
+        """The units that fit on their own nodes beside the pods of the request, as above.
+
+        The last candidates come first. Only single pods that are the only unit of their gang.
+        """
+        of_gang = Counter(unit.gang.key for unit in units)
+        single = [u for u in reversed(units) if len(u.members) == of_gang[u.gang.key] == 1]
+        state, action, beside = self._state, self._strategy.action, list[VictimUnit]()
+        with state.statement.trial():
+            if self._trials.place(units, explain=False):
+                beside += [u for u in single if place_again(state, u.gang, u.members[0], action)]
+        return self._drop_together(selection, units, beside)
+
+    def _drop_together(
+        self,
+        selection: VictimSelection,
+        units: Sequence[VictimUnit],
+        dropped: Sequence[VictimUnit],
+    ) -> list[VictimUnit]:
+        """``dropped`` if the request fits without the other ``units``, else nothing."""
+        if not dropped:
+            return []
+        for unit in dropped:
             selection.count(unit, -1.0)
-        stay = {id(unit) for unit in elsewhere}
+        stay = {id(unit) for unit in dropped}
         if selection.is_enough and self._trials.fits([u for u in units if id(u) not in stay]):
-            return elsewhere
-        for unit in elsewhere:
+            return list(dropped)
+        for unit in dropped:
             selection.count(unit, 1.0)
         return []
 

@@ -102,7 +102,7 @@ def _try_relocation(
         moving = [
             m
             for m in unit.members
-            if not (keep_in_place and _keep_in_place(state, unit.gang, m, action))
+            if not (keep_in_place and place_again(state, unit.gang, m, action))
         ]
         blocked = moving and state.placer.place(
             state.statement,
@@ -152,7 +152,7 @@ def _stays_near(state: CycleState, beneficiary: Gang) -> bool:
     return True
 
 
-def _keep_in_place(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
+def place_again(state: CycleState, gang: Gang, member: Member, action: Action) -> bool:
     """Place the pod on its own node again; whether that was possible."""
     statement, row = state.statement, state.snapshot.nodes.positions.get(member.node)
     if row is None or member.gpus:

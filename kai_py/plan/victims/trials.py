@@ -28,6 +28,9 @@ STEPS_PER_PROBE = 8
 PODS_PER_PROBE = 256
 """Pods that are evicted, and put back, at the cost of a probe."""
 
+UNREDUCED = "; within the trial placements that one search may make, no fewer victims were found"
+"""Added to the reasons of evictions if it was not tried to evict fewer pods."""
+
 REFUSAL_PROBES = 8
 """Probes charged for a refused set: the search selects and drops units again from the start."""
 
@@ -50,6 +53,8 @@ class TrialPlacements:
     _shared: "SharedEvictions | None" = None
     used_nodes: frozenset[str] = frozenset()
     """Where the pods of the request were in the last trial in which it fitted."""
+    ran_out: bool = False
+    """Whether more trials were needed than there were probes, so victims may be too many."""
     refused_sets: int = 0
     _refused_units: int = 0
     _evicted_pods: int = 0
@@ -64,6 +69,7 @@ class TrialPlacements:
     def fits(self, units: Sequence[VictimUnit]) -> bool:
         """Whether the request fits without ``units``. Costs a probe; False if none is left."""
         if self.probes <= 0:
+            self.ran_out = True
             return False
         if self._shared is None:
             with self.sharing_evictions():
@@ -100,8 +106,9 @@ class TrialPlacements:
 
         ``explain``: with reasons for the evictions, for a trial that may be kept.
         """
+        note = UNREDUCED if self.ran_out else ""
         for unit in units:
-            _evict(self.strategy, unit, self.strategy.reason(unit) if explain else "")
+            _evict(self.strategy, unit, self.strategy.reason(unit) + note if explain else "")
         return self._place_without(units)
 
     def _place_without(self, units: Sequence[VictimUnit]) -> bool:
