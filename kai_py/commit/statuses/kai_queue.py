@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
@@ -82,45 +84,36 @@ def _conditions(
 ) -> list[dict[str, Any]] | None:
     """The whole list of conditions, or None if it is up to date."""
     before = {condition.type: condition for condition in known.status.conditions}
-    ours = [f for f in report.conditions if f.type in CONDITION_TYPES]
-    types = [CONDITION_TYPES[finding.type] for finding in ours]
-    if all(_is_unchanged(f, before.get(name)) for f, name in zip(ours, types, strict=True)):
+    ours = {
+        name: _condition(found, name, before.get(name), now)
+        for found in report.conditions
+        if (name := CONDITION_TYPES.get(found.type, ""))
+    }
+    if all(before.get(name) == condition for name, condition in ours.items()):
         return None
-    listed = [_condition_document(c) for c in known.status.conditions if c.type not in types]
-    for finding, name in zip(ours, types, strict=True):
-        old = before.get(name)
-        since = now
-        if old is not None and old.status == finding.status and old.last_transition_time:
-            since = old.last_transition_time
-        listed.append(
-            _condition_document(
-                Condition(
-                    type=name,
-                    status=finding.status,
-                    reason=finding.reason,
-                    message=finding.message,
-                    last_transition_time=since,
-                )
-            )
-        )
-    return listed
+    others = (each for name, each in before.items() if name not in ours)
+    return [_document(each) for each in (*others, *ours.values())]
 
 
-def _is_unchanged(condition: QueueCondition, known: Condition | None) -> bool:
-    return known is not None and (known.status, known.reason, known.message) == (
-        condition.status,
-        condition.reason,
-        condition.message,
+def _condition(
+    found: QueueCondition, name: str, before: Condition | None, now: datetime
+) -> Condition:
+    """A condition as KAI names it; it keeps its time until its status changes."""
+    return Condition(
+        type=name,
+        status=found.status,
+        reason=found.reason,
+        message=found.message,
+        last_transition_time=now
+        if before is None or before.status != found.status
+        else before.last_transition_time,
     )
 
 
-def _condition_document(condition: Condition) -> dict[str, Any]:
-    document = {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-    }
-    if condition.last_transition_time is not None:
+def _document(condition: Condition) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(condition)
+    if condition.last_transition_time is None:
+        del document["lastTransitionTime"]
+    else:
         document["lastTransitionTime"] = format_time(condition.last_transition_time)
     return document
