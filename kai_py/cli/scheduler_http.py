@@ -9,7 +9,7 @@ token must not go to whatever carries a label, only to the namespace that was in
 import asyncio
 import math
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,7 @@ class SchedulerAddress:
     async def connect(self, read_seconds: float = READ_SECONDS) -> AsyncIterator[Link]:
         """Open a link; ``read_seconds``: the longest silence. Raises CommandError."""
         if self.url:
-            async with session(self.token_file, read_seconds=read_seconds) as http:
+            async with _session(self.token_file, read_seconds) as http:
                 yield _UrlLink(http, self.url)
             return
         path = _proxy_path(self.service)
@@ -165,16 +165,25 @@ class _UrlLink:
     url: str
 
     async def get(self, path: str, query: Query = ()) -> bytes:
-        return await get(self.http, self.url, path, query)
+        async with self._answer(path, query) as response:
+            return await response.read()
 
     async def lines(self, path: str, query: Query = ()) -> AsyncIterator[bytes]:
         splitter = LineSplitter()
+        async with self._answer(path, query) as response:
+            async for chunk in response.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield line
+
+    @asynccontextmanager
+    async def _answer(self, path: str, query: Query) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
             async with self.http.get(f"{self.url.rstrip('/')}{path}", params=query) as response:
-                await raise_for_status(self.url, response)
-                async for chunk in response.content.iter_any():
-                    for line in splitter.feed(chunk):
-                        yield line
+                if response.status != 200:
+                    text, code = (await response.text()).strip(), _exit_code(response.status)
+                    problem = f"{self.url}: {response.status}: {text}"
+                    raise CommandError(problem, exit_code=code)
+                yield response
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(self.url, error) from None
 
@@ -235,19 +244,13 @@ def _proxy_path(service: str) -> str:
 
 
 def _given_authorization(token_file: Path | None) -> str:
-    token = _token(token_file)
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if token_file is not None:
+        token = text_of(str(token_file)).strip()
     return f"Bearer {token}" if token else ""
 
 
-def _token(token_file: Path | None) -> str:
-    if token_file is None:
-        return os.environ.get(TOKEN_VARIABLE, "")
-    return text_of(str(token_file)).strip()
-
-
-def session(
-    token_file: Path | None, *, read_seconds: float = READ_SECONDS
-) -> aiohttp.ClientSession:
+def _session(token_file: Path | None, read_seconds: float) -> aiohttp.ClientSession:
     """A session with the bearer token, if there is one; raises CommandError.
 
     ``read_seconds``: the longest silence of the server.
@@ -258,19 +261,6 @@ def session(
         total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds
     )
     return aiohttp.ClientSession(headers=headers, timeout=timeout)
-
-
-async def get(
-    http: aiohttp.ClientSession, url: str, path: str, query: Query | Mapping[str, str]
-) -> bytes:
-    """The body of one answer; raises CommandError."""
-    try:
-        async with http.get(f"{url.rstrip('/')}{path}", params=query) as response:
-            body = await response.read()
-            await raise_for_status(url, response)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise _unreachable(url, error) from None
-    return body
 
 
 def _unreachable(url: str, error: Exception) -> CommandError:
@@ -284,14 +274,6 @@ def _unreachable(url: str, error: Exception) -> CommandError:
         hint="is kai-py run --http running? try kubectl port-forward",
         exit_code=ExitCode.CLUSTER,
     )
-
-
-async def raise_for_status(url: str, response: aiohttp.ClientResponse) -> None:
-    """Raise CommandError unless the status is 200."""
-    if response.status != 200:
-        text = (await response.text()).strip()
-        code = _exit_code(response.status)
-        raise CommandError(f"{url}: {response.status}: {text}", exit_code=code)
 
 
 def _exit_code(status: int) -> ExitCode:

@@ -1,4 +1,4 @@
-"""Helpers shared by the HTTP API: JSON answers, numbers in queries, and the reader."""
+"""What the routes of the HTTP API share: JSON answers, values in queries, and the reader."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
