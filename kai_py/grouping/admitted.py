@@ -53,7 +53,8 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
     are indexes on the node by group. ``fragile``: whether its workload had limits of failed pods
     and could not be suspended; None in records of earlier versions. ``limits``: if so, by key,
-    how many failed pods it survives in all (``FailureLimit.most``).
+    how many failed pods it survives in all (``FailureLimit.most``). ``started``: when the gang
+    started, seconds since the epoch, if pods of it ran already.
     """
 
     queue: str
@@ -67,6 +68,7 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     limits: dict[str, int] | None = None
     named_queue: str = ""
     requests: dict[str, float] = {}
+    started: float | None = None
 
     def text(self) -> str:
         """The annotation."""
@@ -209,6 +211,11 @@ def as_admitted_limits(
 def shortest_runtime(runtimes: Iterable[float | None]) -> float | None:
     """The shortest of the declared runtimes, in seconds; None if there are none."""
     return min([each for each in runtimes if each is not None], default=None)
+
+
+def first_start(records: Iterable[Terms]) -> float:
+    """When a gang started, by the records of its pods, seconds since the epoch; 0 if none says."""
+    return min([each.started for each in records if each.started and each.started > 0], default=0.0)
 
 
 def shared_groups(pod: Pod) -> Iterator[GpuGroup]:

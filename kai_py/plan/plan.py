@@ -220,7 +220,8 @@ class GangPlacement(Struct, frozen=True):
 
     ``resume``: they are placeholders for the pods of a suspended Job, ``owner``, which is resumed.
     The other fields are those of the gang; ``expected``: its pods that do not exist yet, by leaf.
-    ``charge``: what ``pods`` cost their queue, by quota resource, in quota units.
+    ``charge``: what ``pods`` cost their queue, by quota resource, in quota units. ``started``: when
+    the gang started, seconds since the epoch; 0 if it had no pods on nodes.
     """
 
     gang: str
@@ -237,6 +238,7 @@ class GangPlacement(Struct, frozen=True):
     expected: tuple[tuple[str, int], ...] = ()
     fragile: bool = False
     charge: Mapping[str, float] = {}
+    started: float = 0.0
 
     def terms(self, placement: Placement) -> Terms:
         """What one of the pods is admitted with."""
@@ -258,6 +260,7 @@ class GangPlacement(Struct, frozen=True):
             gpus={gpu.group: gpu.index for gpu in placement.gpus},
             named_queue=placement.named_queue,
             requests=dict(placement.requests),
+            started=self.started or None,
         )
 
 

@@ -9,6 +9,7 @@ from kai_py.grouping.admitted import (
     Terms,
     admitted_minimum,
     as_admitted_limits,
+    first_start,
     has_grown,
     highest_limits,
     least_protected,
@@ -99,8 +100,9 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
     )
     tree = _admitted_tree(gang, terms)
     evictable = any(record.fragile is False for record in records) and is_fragile(gang)
+    started = first_start(records)
     same = (gang.priority, now, gang.expected_runtime) == (priority, preemptibility, runtime)
-    if same and tree is gang.tree and not evictable:
+    if same and tree is gang.tree and not evictable and not started:
         return gang
     return replace(
         gang,
@@ -110,6 +112,7 @@ def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:
         expected_runtime=runtime,
         tree=tree,
         admitted_as_evictable=evictable,
+        recorded_start=started,
     )
 
 

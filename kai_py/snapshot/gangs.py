@@ -222,6 +222,9 @@ class Gang(Struct, frozen=True, dict=True):
     """When pods of it were admitted, its workload had no limits of failed pods, or could be
     suspended: so limits that it has by now protect it from no eviction."""
 
+    recorded_start: float = 0.0
+    """When it started, by what its bound pods were admitted with; 0 if that does not say."""
+
     @cached_property
     def pending(self) -> tuple[Member, ...]:
         """Pods to place, in order."""
@@ -335,8 +338,13 @@ class Gang(Struct, frozen=True, dict=True):
 
     @cached_property
     def started(self) -> float:
-        """When the first of the bound pods was bound; 0 when none is."""
-        return min((m.bound_since for m in self.bound), default=0.0)
+        """When it started, if any pod is bound; else 0.
+
+        That is when the first of the bound pods was bound, or what these were admitted with: pods
+        that are replaced one after the other do not start it again.
+        """
+        first = min((m.bound_since for m in self.bound), default=0.0)
+        return min(first, self.recorded_start) if self.recorded_start else first
 
     @cached_property
     def last_bound(self) -> float:

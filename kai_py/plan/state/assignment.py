@@ -121,4 +121,5 @@ def gang_placement(
         expected=expected_pods(gang) if gang.placeholders else (),
         fragile=is_fragile(gang),
         charge=total(p.member.charge for p in pods),
+        started=gang.started,
     )
