@@ -13,9 +13,9 @@ from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.state.empty_nodes import eventually_admitted
 from kai_py.simulate.device_remedies import claim_objects, claim_requests
-from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
+from kai_py.simulate.manifest_remedies import Spec, annotate_owners, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, patch, replace
+from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, replace
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.node_kinds import node_kinds
 
@@ -29,19 +29,16 @@ def lower_min_available(search: RemedySearch) -> Iterator[Suggestion]:
     min_members = search.gang.tree.min_pods()
     if search.gang.tree.children or min_members < 2:
         return
-    reduction = search.smallest_count(
-        lambda less: _min_available_steps(search, min_members - less), limit=min_members - 1
-    )
+
+    def steps(less: int) -> tuple[SuggestionStep, ...]:
+        return annotate_owners(search, {MIN_AVAILABLE_KEY: str(min_members - less)})
+
+    reduction = search.smallest_count(steps, limit=min_members - 1)
     if reduction:
         text = (
             f"let it start with {min_members - reduction} of its {min_members} pods (min-available)"
         )
-        yield from search.verified(text, *_min_available_steps(search, min_members - reduction))
-
-
-def _min_available_steps(search: RemedySearch, count: int) -> tuple[SuggestionStep, ...]:
-    change = {"metadata": {"annotations": {MIN_AVAILABLE_KEY: str(count)}}}
-    return tuple(patch(each, change) for each in search.owners(search.gang))
+        yield from search.verified(text, *steps(reduction))
 
 
 def end_one_gang(search: RemedySearch) -> Iterator[Suggestion]:

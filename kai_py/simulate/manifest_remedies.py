@@ -3,7 +3,7 @@
 The pod spec is immutable: the pods' owner is replaced by one with a constraint less.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,10 @@ from kai_py.plan.explain.untolerated_taints import taint_text
 from kai_py.policy.tolerations import HARD_EFFECTS, PASSING_TAINTS
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
-from kai_py.snapshot.gangs import Gang
 
 Spec = dict[str, Any]
+Edits = Iterable[tuple[str, Callable[[Spec], object]]]
+"""Changes of a pod spec in place, each with what it is about."""
 CONTROL_PLANE = "node-role.kubernetes.io/"
 _EXISTS = {"operator": "Exists"}
 
@@ -49,7 +50,6 @@ def _node(name: str) -> Document:
 
 def tolerate_taints(search: RemedySearch) -> Iterator[Suggestion]:
     """Tolerate one taint of nodes, the first that is enough; those of control planes come last."""
-    owners = search.owners(search.gang)
     taints = dict.fromkeys(
         taint
         for node in search.snapshot.nodes.records
@@ -57,27 +57,18 @@ def tolerate_taints(search: RemedySearch) -> Iterator[Suggestion]:
         if taint.effect in HARD_EFFECTS and not taint.key.startswith(PASSING_TAINTS)
     )
     ordered = sorted(taints, key=lambda taint: taint.key.startswith(CONTROL_PLANE))
-    return first_verified(
-        search.verified(
-            f"tolerate the taint {taint_text(taint)}",
-            *(replace(each, partial(edit_pod_spec, partial(_tolerate, taint))) for each in owners),
-        )
-        for taint in (ordered if pod_specs(owners) else ())
-    )
+    edits = [
+        (f"tolerate the taint {taint_text(taint)}", partial(_tolerate, taint)) for taint in ordered
+    ]
+    return _first_edit(search, lambda specs: edits if specs else ())
 
 
 def relax_node_conditions(search: RemedySearch) -> Iterator[Suggestion]:
     """Relax the node constraints: a label less, or no affinity."""
-    owners = search.owners(search.gang)
-    return first_verified(
-        search.verified(text, *(replace(each, partial(edit_pod_spec, change)) for each in owners))
-        for text, change in _node_changes(pod_specs(owners))
-    )
+    return _first_edit(search, _node_edits)
 
 
-def _node_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], object]]]:
-    if not specs:
-        return
+def _node_edits(specs: list[Spec]) -> Edits:
     selectors = [spec.get("nodeSelector") or {} for spec in specs]
     for key, value in dict.fromkeys(item for each in selectors for item in each.items()):
         yield f"remove the requirement of node label {key}={value}", partial(_without_label, key)
@@ -89,14 +80,10 @@ def _node_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], obj
 
 def relax_pod_rules(search: RemedySearch) -> Iterator[Suggestion]:
     """Relax the rules about other pods: spreading, affinity."""
-    owners = search.owners(search.gang)
-    return first_verified(
-        search.verified(text, *(replace(each, partial(edit_pod_spec, change)) for each in owners))
-        for text, change in _pod_rule_changes(pod_specs(owners))
-    )
+    return _first_edit(search, _pod_rule_edits)
 
 
-def _pod_rule_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec], object]]]:
+def _pod_rule_edits(specs: list[Spec]) -> Edits:
     spread = [each for spec in specs for each in spec.get("topologySpreadConstraints") or ()]
     for key in dict.fromkeys(
         each["topologyKey"] for each in spread if each["whenUnsatisfiable"] == "DoNotSchedule"
@@ -105,6 +92,17 @@ def _pod_rule_changes(specs: list[Spec]) -> Iterator[tuple[str, Callable[[Spec],
     for field, text in (("podAffinity", "affinity"), ("podAntiAffinity", "anti-affinity")):
         if any((spec.get("affinity") or {}).get(field) for spec in specs):
             yield f"remove its pod {text}", partial(_without_rule, field)
+
+
+def _first_edit(
+    search: RemedySearch, edits_of: Callable[[list[Spec]], Edits]
+) -> Iterator[Suggestion]:
+    """The first edit of the pod specs that is enough."""
+    owners = search.owners(search.gang)
+    return first_verified(
+        search.verified(text, *(replace(each, partial(edit_pod_spec, edit)) for each in owners))
+        for text, edit in edits_of(pod_specs(owners))
+    )
 
 
 def _spread_freely(key: str, spec: Spec) -> None:
@@ -143,23 +141,24 @@ def relax_topology(search: RemedySearch) -> Iterator[Suggestion]:
     level = constraint.required_level
     keys = search.snapshot.topologies.get(constraint.topology, ())
     coarser = keys[: keys.index(level)][::-1] if level in keys else ()
-    candidates: list[tuple[str, dict[str, str | None]]] = [
-        (f"let it span one {key} instead of one {level}", {REQUIRED_LEVEL_KEY: key})
+    candidates: dict[str, dict[str, str | None]] = {
+        f"let it span one {key} instead of one {level}": {REQUIRED_LEVEL_KEY: key}
         for key in coarser
-    ]
+    }
     only_preferred = {REQUIRED_LEVEL_KEY: None, PREFERRED_LEVEL_KEY: level}
-    candidates.append((f"only prefer one {level}, not require it", only_preferred))
+    candidates[f"only prefer one {level}, not require it"] = only_preferred
     return first_verified(
-        search.verified(text, *_annotate_owners(search, search.gang, annotations))
-        for text, annotations in candidates
+        search.verified(text, *annotate_owners(search, annotations))
+        for text, annotations in candidates.items()
     )
 
 
-def _annotate_owners(
-    search: RemedySearch, gang: Gang, annotations: dict[str, str | None]
+def annotate_owners(
+    search: RemedySearch, annotations: Mapping[str, str | None]
 ) -> tuple[SuggestionStep, ...]:
+    """Set annotations of the gang's owners; None removes one."""
     change = {"metadata": {"annotations": annotations}}
-    return tuple(patch(each, change) for each in search.owners(gang))
+    return tuple(patch(each, change) for each in search.owners(search.gang))
 
 
 def pod_specs(owners: Sequence[Document]) -> list[Spec]:
