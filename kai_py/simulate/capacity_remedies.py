@@ -12,7 +12,7 @@ from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.state.empty_nodes import eventually_admitted
-from kai_py.simulate.device_remedies import claim_objects, claim_requests
+from kai_py.simulate.device_remedies import claim_objects, claim_requests, recreated_owners
 from kai_py.simulate.manifest_remedies import Spec, annotate_owners, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, replace
@@ -140,7 +140,7 @@ def _fewer_devices(search: RemedySearch, document: Document) -> Iterator[Suggest
     counts = [each.get("count", 1) for each in claim_requests(document)]
     if len(counts) != 1 or not isinstance(counts[0], int) or counts[0] < 2:
         return
-    count, recreated = counts[0], [replace(each, _keep) for each in search.owners(search.gang)]
+    count, recreated = counts[0], recreated_owners(search)
 
     def steps(less: int) -> list[Any]:
         return [replace(document, partial(_set_count, count - less)), *recreated]
@@ -155,7 +155,3 @@ def _fewer_devices(search: RemedySearch, document: Document) -> Iterator[Suggest
 def _set_count(count: int, manifest: Document) -> None:
     for request in claim_requests(manifest):
         request["count"] = count
-
-
-def _keep(_manifest: Document) -> None:
-    """Create the object again as it was."""

@@ -14,10 +14,15 @@ from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.explain.unresolved_names import NameKind, UnresolvedName, unresolved_names
 from kai_py.plan.explain.unresolved_objects import KINDS, nearest_object
-from kai_py.simulate.device_remedies import claim_objects, claim_requests
-from kai_py.simulate.manifest_remedies import pod_specs
+from kai_py.simulate.device_remedies import (
+    claim_objects,
+    claim_requests,
+    edit_claim,
+    recreated_owners,
+)
+from kai_py.simulate.manifest_remedies import annotate_owners, pod_specs
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, create, first_verified, patch, replace
+from kai_py.simulate.remedy_search import RemedySearch, create, first_verified, replace
 from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
 DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RESOURCE})
@@ -52,12 +57,11 @@ def correct_queue(search: RemedySearch) -> Iterator[Suggestion]:
 def _use_queue(search: RemedySearch, name: str) -> Iterator[Suggestion]:
     named = search.gang.queue
     text = f"use queue {name} instead of {named}" if named else f"use queue {name}"
-    change = {"metadata": {"annotations": {QUEUE_NAME_KEY: name}}}
-    owners = search.owners(search.gang)
-    found = list(search.verified(text, *(patch(each, change) for each in owners)))
+    found = list(search.verified(text, *annotate_owners(search, {QUEUE_NAME_KEY: name})))
     if not found and named:
         edit = partial(_rename_values, named, name)
-        found = list(search.verified(text, *(replace(each, edit) for each in owners)))
+        steps = (replace(each, edit) for each in search.owners(search.gang))
+        found = list(search.verified(text, *steps))
     yield from found
 
 
@@ -85,11 +89,8 @@ def correct_device_class(search: RemedySearch) -> Iterator[Suggestion]:
             nearest = closest_match(name, classes)
             if nearest is None:
                 continue
-            target = f"{document['kind']} {document['metadata']['name']}"
-            recreated = [replace(each, lambda _: None) for each in search.owners(search.gang)]
-            edit = partial(_rename_class, name, nearest)
-            text = f"correct DeviceClass {name} to {nearest} in {target}"
-            yield from search.verified(text, replace(document, edit), *recreated)
+            text, edit = f"{name} to {nearest} in", partial(_rename_class, name, nearest)
+            yield from edit_claim(search, f"correct DeviceClass {text}", document, edit)
 
 
 def correct_references(search: RemedySearch) -> Iterator[Suggestion]:
@@ -183,10 +184,10 @@ def _correct_storage_class(
     ]
     edit = partial(_rename_field, "storageClassName", name, nearest)
     where = ", ".join(each["metadata"]["name"] for each in claims)
-    recreated = [replace(each, lambda _: None) for each in search.owners(search.gang)]
     steps = [replace(each, edit) for each in claims]
     if steps:
-        yield from search.verified(f"{text} in PersistentVolumeClaim {where}", *steps, *recreated)
+        steps += recreated_owners(search)
+        yield from search.verified(f"{text} in PersistentVolumeClaim {where}", *steps)
 
 
 def _correction(name: UnresolvedName) -> str:

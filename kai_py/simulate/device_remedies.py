@@ -11,7 +11,7 @@ from typing import Any
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.masks import conjuncts
 from kai_py.dra.selectors.selector import compile_selector
-from kai_py.observe.suggestion import Suggestion
+from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.manifest_remedies import pod_specs
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, replace
@@ -49,15 +49,21 @@ def _first_edit(
     search: RemedySearch, edits: Iterable[tuple[str, Document, Edit]]
 ) -> Iterator[Suggestion]:
     """The first edit of a claim or template that is enough; its text lacks the object's name."""
-    recreate_owners = [replace(each, lambda _: None) for each in search.owners(search.gang)]
-    return first_verified(
-        search.verified(
-            f"{text} {each['kind']} {each['metadata']['name']}",
-            replace(each, edit),
-            *recreate_owners,
-        )
-        for text, each, edit in edits
-    )
+    return first_verified(edit_claim(search, *each) for each in edits)
+
+
+def edit_claim(
+    search: RemedySearch, text: str, document: Document, edit: Edit
+) -> Iterator[Suggestion]:
+    """Edit a claim or template, which is named after ``text``; its pods are created again."""
+    where = f"{document['kind']} {document['metadata']['name']}"
+    steps = (replace(document, edit), *recreated_owners(search))
+    return search.verified(f"{text} {where}", *steps)
+
+
+def recreated_owners(search: RemedySearch) -> list[SuggestionStep]:
+    """The gang's owners are created again as they were, so that their pods get new claims."""
+    return [replace(each, lambda _: None) for each in search.owners(search.gang)]
 
 
 def _taints(search: RemedySearch) -> Iterator[tuple[str, str]]:

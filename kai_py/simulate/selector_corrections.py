@@ -33,11 +33,12 @@ from kai_py.observe.suggestion import Suggestion
 from kai_py.simulate.device_remedies import (
     claim_objects,
     claim_requests,
+    edit_claim,
     replace_selector,
     selectors_of,
 )
 from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, replace
+from kai_py.simulate.remedy_search import RemedySearch
 
 CONSTRAINED = ("matchAttribute", "distinctAttribute")
 
@@ -45,19 +46,15 @@ CONSTRAINED = ("matchAttribute", "distinctAttribute")
 def correct_selectors(search: RemedySearch) -> Iterator[Suggestion]:
     """Correct all selectors of one claim or template, the first that is enough."""
     published = published_names(search.snapshot.devices.slices.values())
-    recreated = [replace(each, lambda _: None) for each in search.owners(search.gang)]
     for document in claim_objects(search):
         text, edits = _corrections(document, published)
         if edits:
-            where = f"{document['kind']} {document['metadata']['name']}"
-            step = replace(document, partial(_apply, edits))
-            yield from search.verified(f"{text} in {where}", step, *recreated)
+            yield from edit_claim(search, f"{text} in", document, partial(_apply, edits))
 
 
 def correct_device_names(search: RemedySearch) -> Iterator[Suggestion]:
     """Correct attributes of constraints and capacities of requests, in one claim or template."""
     published = published_names(search.snapshot.devices.slices.values())
-    recreated = [replace(each, lambda _: None) for each in search.owners(search.gang)]
     for document in claim_objects(search):
         found = [
             each
@@ -65,10 +62,8 @@ def correct_device_names(search: RemedySearch) -> Iterator[Suggestion]:
             if (each := unpublished_reference(map_name, name, published)) and each.nearest
         ]
         if found:
-            where = f"{document['kind']} {document['metadata']['name']}"
             text = " and ".join(map(_text, found))
-            step = replace(document, partial(_rename, found))
-            yield from search.verified(f"{text} in {where}", step, *recreated)
+            yield from edit_claim(search, f"{text} in", document, partial(_rename, found))
 
 
 def _named_values(document: Document) -> Iterator[tuple[str, str]]:
