@@ -33,19 +33,15 @@ SYSTEM_PRIORITIES = {
 }
 
 
-def kubeconfig(url: str, *, namespace: str = "default") -> str:
+def kubeconfig(url: str) -> str:
     """Return the text of a kubeconfig for the server at `url`, without credentials."""
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": CONTEXT, "cluster": {"server": url}}],
         "users": [{"name": CONTEXT, "user": {}}],
-        "contexts": [
-            {
-                "name": CONTEXT,
-                "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace},
-            }
-        ],
+        "contexts": [{"name": CONTEXT, "context": context}],
         "current-context": CONTEXT,
     }
     text: str = yaml.safe_dump(document, sort_keys=False)

@@ -40,13 +40,13 @@ class HttpFront:
         self._watches: set[asyncio.Task[Any]] = set()
         self.url = ""
 
-    async def start(self, port: int = 0) -> None:
-        """Listen; `url` is set afterwards."""
+    async def start(self) -> None:
+        """Listen on any free port; `url` is set afterwards."""
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         host, bound = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{bound}"

@@ -253,15 +253,13 @@ class Client:
         *,
         namespace: str = "",
         uid: str = "",
-        resource_version: str = "",
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete an object; raises Conflict if it has another uid or resourceVersion than given."""
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        """Delete an object; raises Conflict if it has another uid than given."""
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {key: text for key, text in preconditions.items() if text} or None,
+            "preconditions": {"uid": uid} if uid else None,
             "gracePeriodSeconds": grace_seconds,
         }
         body = {key: option for key, option in options.items() if option is not None}
