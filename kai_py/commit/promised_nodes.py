@@ -28,7 +28,7 @@ PAUSE = 1.0
 LINGER = 30.0
 """Seconds for which a node stays protected after the promise: promises are renewed."""
 DENIED_PAUSE = 300.0
-"""Seconds between two passes while no role of ours allows to write nodes."""
+"""Seconds between two passes while no role of ours allows us to write nodes."""
 
 
 class NodeProtector:

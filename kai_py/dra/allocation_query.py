@@ -121,7 +121,7 @@ class AllocationQuery:
             self._current_counts = np.zeros(len(self.classes), dtype=np.int64)
 
     def step(self, node: int, usage: int, state: DeviceState) -> AllocationStep:
-        """Return what one more pod takes on ``node``, whose usage has the number ``usage``."""
+        """What one more pod takes on ``node``, whose usage has the number ``usage``."""
         key = (int(self.classes[node]), usage)
         step = self._steps.get(key)
         if step is None:

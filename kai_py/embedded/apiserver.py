@@ -50,19 +50,19 @@ class ApiServer:
         self.applied = AppliedFields()
 
     def find(self, resource: ServedResource, name: str, namespace: str = "") -> Json | None:
-        """Return an object, or None."""
+        """An object, or None."""
         document = self.store.get(resource.storage, namespace, name)
         return None if document is None else resource.to_served(document)
 
     def get(self, resource: ServedResource, name: str, namespace: str = "") -> Json:
-        """Return an object; raise RequestError 404 when there is none."""
+        """An object; raises RequestError 404 when there is none."""
         document = self.find(resource, name, namespace)
         if document is None:
             raise not_found(resource.group_resource, name)
         return document
 
     def list(self, resource: ServedResource, namespace: str | None = None) -> list[Json]:
-        """Return the objects of a resource by namespace and name; None means all namespaces."""
+        """The objects of a resource by namespace and name; None means all namespaces."""
         documents = self.store.list(resource.storage, namespace)
         return [resource.to_served(document) for document in documents]
 
@@ -74,7 +74,7 @@ class ApiServer:
         *,
         dry_run: bool = False,
     ) -> Json:
-        """Add an object; raise RequestError 409 when its name is taken, 422 when it is invalid."""
+        """Add an object; raises RequestError 409 when its name is taken, 422 when it is invalid."""
         new = self._incoming(resource, document, namespace)
         if resource.namespaced:
             self._require_namespace(resource, new)
@@ -103,7 +103,7 @@ class ApiServer:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Json:
-        """Replace an object or its status; raise RequestError 404, 409 or 422."""
+        """Replace an object or its status; raises RequestError 404, 409 or 422."""
         new = self._incoming(resource, document, namespace)
         body_name = new["metadata"].get("name")
         if body_name != name:
@@ -161,7 +161,7 @@ class ApiServer:
         return self._write(resource, current, stored, subresource="status", dry_run=False)
 
     def stored(self, resource: ServedResource, name: str, namespace: str) -> Json:
-        """Return an object in its stored version; raise RequestError 404 when there is none."""
+        """An object in its stored version; raises RequestError 404 when there is none."""
         document = self.store.get(resource.storage, namespace, name)
         if document is None:
             raise not_found(resource.group_resource, name)

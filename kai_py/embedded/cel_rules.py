@@ -56,7 +56,7 @@ def compile_rules(written: list[Json], schema: Json, *, root: bool) -> list[Vali
 
 
 def check_rules(schema: Json, path: str) -> list[FieldError]:
-    """Return the errors in the rules of a version's schema."""
+    """The errors in the rules of a version's schema."""
     return list(_check(schema, schema, path, root=True, uncorrelated=""))
 
 

@@ -57,7 +57,7 @@ class Validator:
     all_of: "tuple[Validator, ...]"
 
     def validate(self, document: Json, before: Json | None = None) -> list[FieldError]:
-        """Return an error for every rule that an object breaks; `before` is set on updates."""
+        """An error for every rule that an object breaks; `before` is set on updates."""
         evaluation = _Evaluation()
         with suppress(CostLimitError):
             evaluation.visit(self, _Place(document, before, "", unchanged=document == before))

@@ -27,7 +27,7 @@ class Clock(Protocol):
     """The time source of everything in the embedded cluster."""
 
     def now(self) -> float:
-        """Return Unix seconds."""
+        """Unix seconds."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` once after `delay` seconds, 0 meaning after the present callback."""
@@ -37,7 +37,7 @@ class RealClock:
     """Wall time; callbacks run on the running asyncio loop."""
 
     def now(self) -> float:
-        """Return Unix seconds."""
+        """Unix seconds."""
         return time.time()
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
@@ -65,7 +65,7 @@ class SimulatedClock:
         self._sequence = itertools.count()
 
     def now(self) -> float:
-        """Return simulated Unix seconds."""
+        """Simulated Unix seconds."""
         return self._now
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
@@ -75,7 +75,7 @@ class SimulatedClock:
         return timer
 
     def next_due(self) -> float | None:
-        """Return when the next timer is due, None when there is none."""
+        """When the next timer is due, None when there is none."""
         while self._timers and self._timers[0].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0].due if self._timers else None

@@ -34,7 +34,7 @@ SYSTEM_PRIORITIES = {
 
 
 def kubeconfig(url: str) -> str:
-    """Return the text of a kubeconfig for the server at `url`, without credentials."""
+    """The text of a kubeconfig for the server at `url`, without credentials."""
     context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
     document = {
         "apiVersion": "v1",
@@ -128,7 +128,7 @@ class EmbeddedCluster:
         return [self.create(document) for document in documents]
 
     def kubeconfig(self) -> str:
-        """Return the text of a kubeconfig for this cluster."""
+        """The text of a kubeconfig for this cluster."""
         return kubeconfig(self.url)
 
     def write_kubeconfig(self, path: Path) -> None:

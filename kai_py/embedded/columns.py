@@ -28,7 +28,7 @@ class Column:
 
 
 def at(path: str, default: Any = "<none>") -> Cell:
-    """Return the cell that shows the value at a dotted path."""
+    """The cell that shows the value at a dotted path."""
 
     def cell(document: Json, _now: float) -> Any:
         value = lookup(document, path)
@@ -38,12 +38,12 @@ def at(path: str, default: Any = "<none>") -> Cell:
 
 
 def count(path: str) -> Cell:
-    """Return the cell that shows the length of the list or map at a dotted path."""
+    """The cell that shows the length of the list or map at a dotted path."""
     return lambda document, _now: len(lookup(document, path) or ())
 
 
 def age_since(path: str) -> Cell:
-    """Return the cell that shows how long ago the time at a dotted path was."""
+    """The cell that shows how long ago the time at a dotted path was."""
 
     def cell(document: Json, now: float) -> str:
         text = lookup(document, path)
@@ -77,7 +77,7 @@ _PATH_STEP = re.compile(
 
 
 def json_path(text: str) -> Cell:
-    """Return the cell for a custom resource column; raise ValueError if unsupported."""
+    """The cell for a custom resource column; raises ValueError if unsupported."""
     steps, position = [], 0
     while position < len(text):
         match = _PATH_STEP.match(text, position)

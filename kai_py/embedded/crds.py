@@ -74,7 +74,7 @@ class CustomResources:
 
 
 def definitions_resource() -> ServedResource:
-    """Return the resource of CRDs themselves."""
+    """The resource of CRDs themselves."""
     return ServedResource(
         group="apiextensions.k8s.io",
         version="v1",
@@ -93,7 +93,7 @@ def definitions_resource() -> ServedResource:
 
 
 def custom_resource(definition: Json, version: Json) -> ServedResource:
-    """Return the resource that one version of a CRD serves."""
+    """The resource that one version of a CRD serves."""
     spec = definition["spec"]
     names, group = spec["names"], spec["group"]
     schema = lookup(version, "schema.openAPIV3Schema") or {}

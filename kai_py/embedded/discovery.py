@@ -25,7 +25,7 @@ _POST_ONLY = {"binding": ("Binding", "v1"), "eviction": ("Eviction", "policy/v1"
 
 
 def document(registry: Registry, path: str, *, address: str) -> Json | None:
-    """Return the document of a discovery path, None for any other path.
+    """The document of a discovery path, None for any other path.
 
     Raises RequestError 404 for a discovery path of a group or version that is not served.
     """

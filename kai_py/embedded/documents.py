@@ -22,7 +22,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def clone(value: Any) -> Any:
-    """Return a deep copy of a JSON value."""
+    """A deep copy of a JSON value."""
     # Most values are plain: checking them here is cheaper than a call for each.
     if isinstance(value, dict):
         return {
@@ -35,7 +35,7 @@ def clone(value: Any) -> Any:
 
 
 def lookup(document: Any, path: str) -> Any:
-    """Return the value at a dotted path such as `spec.nodeName`, or None where there is none."""
+    """The value at a dotted path such as `spec.nodeName`, or None where there is none."""
     value = document
     for part in path.split("."):
         if not isinstance(value, dict):
@@ -45,17 +45,17 @@ def lookup(document: Any, path: str) -> Any:
 
 
 def name_of(document: Json) -> str:
-    """Return metadata.name."""
+    """The name of an object."""
     return str(document["metadata"]["name"])
 
 
 def namespace_of(document: Json) -> str:
-    """Return metadata.namespace, empty for a cluster-scoped object."""
+    """The namespace of an object, empty for a cluster-scoped one."""
     return str(document["metadata"].get("namespace", ""))
 
 
 def uid_of(document: Json) -> str:
-    """Return metadata.uid."""
+    """The uid of an object."""
     return str(document["metadata"]["uid"])
 
 
@@ -70,7 +70,7 @@ def is_finished(pod: Json) -> bool:
 
 
 def controller_of(document: Json) -> Json | None:
-    """Return the owner reference with `controller: true`."""
+    """The owner reference with `controller: true`."""
     for owner in document["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             return dict(owner)
@@ -78,7 +78,7 @@ def controller_of(document: Json) -> Json | None:
 
 
 def owner_reference(owner: Json) -> Json:
-    """Return the reference by which `owner` controls another object."""
+    """The reference by which `owner` controls another object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -138,11 +138,11 @@ class Identity:
         self._counter = itertools.count(1)
 
     def uid(self) -> str:
-        """Return a new uid in the form of a version 4 UUID."""
+        """A new uid in the form of a version 4 UUID."""
         return str(uuid.UUID(bytes=self._digest()[:16], version=4))
 
     def suffix(self) -> str:
-        """Return five letters for a generated name."""
+        """Five letters for a generated name."""
         return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in self._digest()[:_SUFFIX_LENGTH])
 
     def _digest(self) -> bytes:
@@ -150,6 +150,6 @@ class Identity:
 
 
 def short_hash(text: str) -> str:
-    """Return a hash of `text` of ten letters, as in pod-template-hash."""
+    """A hash of `text` of ten letters, as in pod-template-hash."""
     digest = hashlib.sha256(text.encode()).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:10])

@@ -28,7 +28,7 @@ class RequestError(Exception):
         self.retry_after = retry_after
 
     def status(self) -> Json:
-        """Return the answer's body."""
+        """The answer's body."""
         body: Json = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -55,7 +55,7 @@ class FieldError:
     message: str
 
     def cause(self) -> Json:
-        """Return the entry of Status.details.causes."""
+        """The entry of Status.details.causes."""
         return {"reason": self.kind, "message": self.message, "field": self.path}
 
 

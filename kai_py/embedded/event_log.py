@@ -69,7 +69,7 @@ class EventLog:
             wake()
 
     def after(self, revision: int) -> Sequence[Change]:
-        """Return the changes after `revision`; raise RequestError 410 if one has been dropped."""
+        """The changes after `revision`; raises RequestError 410 if one has been dropped."""
         if revision < self._dropped_through:
             raise self._too_old(revision)
         return self._changes[bisect_right(self._revisions, revision) :]

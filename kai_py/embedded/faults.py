@@ -92,7 +92,7 @@ class Faults:
         self._faults.clear()
 
     def effect_on(self, verb: str, target: Target) -> Effect | None:
-        """Return the effect on this request, if any, and count it as a hit of the fault."""
+        """The effect on this request, if any, and count it as a hit of the fault."""
         for fault in self._faults:
             if not fault.matches(verb, target) or fault.times == fault.hits:
                 continue

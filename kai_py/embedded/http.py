@@ -128,7 +128,7 @@ class HttpFront:
 
 
 def error_response(error: RequestError) -> web.Response:
-    """Return the response for a refusal."""
+    """The response for a refusal."""
     response = _json(error.status(), status=error.code)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)

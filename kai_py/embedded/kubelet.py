@@ -57,7 +57,7 @@ class Kubelet:
         self._nodes: dict[Key, tuple[str, str]] = {}
 
     def controller(self) -> Controller:
-        """Return the controller to run."""
+        """The controller to run."""
         return Controller(
             name="kubelet",
             reconcile=self.reconcile,

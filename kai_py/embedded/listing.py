@@ -14,8 +14,8 @@ from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, bad_request, expired, invalid, revision_too_large
 from kai_py.embedded.representation import Page, Presenter
 from kai_py.embedded.routing import Target, integer, is_set
-from kai_py.embedded.selectors import parse_fields, parse_labels
-from kai_py.embedded.watching import ObjectTest, Watch, match_all
+from kai_py.embedded.selectors import ObjectTest, parse_fields, parse_labels
+from kai_py.embedded.watching import Watch, match_all
 
 MAX_REMAINDERS = 256
 
@@ -28,11 +28,11 @@ class Pager:
         self._issued = 0
 
     def first(self, items: Sequence[Json], revision: int, limit: int | None) -> Page:
-        """Return the first page of a new list."""
+        """The first page of a new list."""
         return self._page(items, revision, limit)
 
     def next(self, token: str, limit: int | None, *, compacted_through: int) -> Page:
-        """Return the page of a token; raise RequestError 410 when it is no longer kept."""
+        """The page of a token; raises RequestError 410 when it is no longer kept."""
         revision, items = self._remainders.get(token, (0, ()))
         if not items or revision < compacted_through:
             raise expired(
@@ -61,7 +61,7 @@ class Lister:
         self._pager = Pager()
 
     def list(self, target: Target, query: Mapping[str, str], presenter: Presenter) -> Json:
-        """Return one page of a list in the requested form."""
+        """One page of a list in the requested form."""
         limit = integer(query, "limit")
         store, resource = self.api.store, target.resource
         selective = bool(query.get("labelSelector") or query.get("fieldSelector"))
@@ -75,7 +75,7 @@ class Lister:
         return presenter.page(page, selective=selective)
 
     def select(self, target: Target, query: Mapping[str, str]) -> Sequence[Json]:
-        """Return the objects of a collection that match the selectors."""
+        """The objects of a collection that match the selectors."""
         selects = object_test(target, query)
         resource = target.resource
         documents = self.api.store.list(resource.storage, target.namespace)
@@ -84,7 +84,7 @@ class Lister:
         return [resource.to_served(document) for document in documents]
 
     def watch(self, target: Target, query: Mapping[str, str]) -> Watch:
-        """Start a watch; raise RequestError 422 or 504 for an impossible start."""
+        """Start a watch; raises RequestError 422 or 504 for an impossible start."""
         send_initial = is_set(query, "sendInitialEvents")
         _check_initial(target, query, send_initial=send_initial)
         revision = integer(query, "resourceVersion")
@@ -110,7 +110,7 @@ class Lister:
 
 
 def object_test(target: Target, query: Mapping[str, str]) -> ObjectTest:
-    """Return the test of a request's label and field selectors."""
+    """The test of a request's label and field selectors."""
     tests: list[ObjectTest] = []
     if text := query.get("labelSelector"):
         labels_match = parse_labels(text)

@@ -97,7 +97,7 @@ def _release(by_node: dict[str, dict[str, T]], node: str, pod_uid: str) -> None:
 
 
 def requests_of(pod: Json) -> Counter[str]:
-    """Return a pod's effective requests in nano units, including one of `pods`.
+    """A pod's effective requests in nano units, including one of `pods`.
 
     The larger of all containers with sidecars and the largest init container with the sidecars
     started before it, plus overhead; pod-level requests take precedence.
@@ -122,7 +122,7 @@ def requests_of(pod: Json) -> Counter[str]:
 
 
 def claim_names(pod: Json) -> Iterable[str | None]:
-    """Return the names of the pod's claims; None for one that is not created yet."""
+    """The names of the pod's claims; None for one that is not created yet."""
     created = {
         each["name"]: each.get("resourceClaimName")
         for each in pod["status"].get("resourceClaimStatuses") or ()

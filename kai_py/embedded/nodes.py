@@ -21,7 +21,7 @@ def h100_node(
     device_plugin: bool = False,
     labels: dict[str, str] | None = None,
 ) -> Json:
-    """Return a Node of H100s; with `device_plugin` it reports nvidia.com/gpu itself."""
+    """A Node of H100s; with `device_plugin` it reports nvidia.com/gpu itself."""
     amounts = {"cpu": "192", "memory": "2048Gi", "pods": "110", "ephemeral-storage": "3500Gi"}
     if device_plugin:
         amounts["nvidia.com/gpu"] = str(gpus)
@@ -50,7 +50,7 @@ def h100_node(
 
 
 def h100_slices(node: str, *, gpus: int = 8) -> Sequence[Json]:
-    """Return the ResourceSlices that NVIDIA's driver publishes for whole GPUs: one for a node."""
+    """The ResourceSlices that NVIDIA's driver publishes for whole GPUs: one for a node."""
     return [
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -67,7 +67,7 @@ def h100_slices(node: str, *, gpus: int = 8) -> Sequence[Json]:
 
 
 def nvidia_device_classes() -> Sequence[Json]:
-    """Return the DeviceClasses gpu.nvidia.com and mig.nvidia.com."""
+    """The DeviceClasses gpu.nvidia.com and mig.nvidia.com."""
     return [
         _device_class("gpu.nvidia.com", "gpu", {"extendedResourceName": "nvidia.com/gpu"}),
         _device_class("mig.nvidia.com", "mig", {}),

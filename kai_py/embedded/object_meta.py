@@ -51,7 +51,7 @@ def initialise(document: Json, *, clock: Clock, identity: Identity) -> None:
 
 
 def validate(document: Json) -> list[FieldError]:
-    """Return the errors in an object's metadata."""
+    """The errors in an object's metadata."""
     meta = document["metadata"]
     name = meta.get("name")
     if not name:
@@ -93,7 +93,7 @@ def keep_server_fields(new: Json, old: Json) -> None:
 
 
 def validate_update(new: Json, old: Json) -> list[FieldError]:
-    """Return the errors in a change of metadata."""
+    """The errors in a change of metadata."""
     errors = validate(new)
     added = [
         each

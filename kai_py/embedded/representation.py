@@ -43,7 +43,7 @@ _FORMS = {
 
 
 def accepted_form(accept: str) -> ResponseForm:
-    """Choose the form by an Accept header; raise RequestError 406 if none can be served."""
+    """Choose the form by an Accept header; raises RequestError 406 if none can be served."""
     for alternative in accept.split(",") if accept else ("*/*",):
         media, *parameters = (part.strip() for part in alternative.split(";"))
         values = dict(each.split("=", 1) for each in parameters if "=" in each)
@@ -134,7 +134,7 @@ class Presenter:
 
 
 def partial_metadata(document: Json) -> Json:
-    """Return the PartialObjectMetadata of an object."""
+    """The PartialObjectMetadata of an object."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": _META,

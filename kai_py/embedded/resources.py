@@ -304,26 +304,26 @@ class Registry:
         self._by_path = kept
 
     def at(self, group: str, version: str, plural: str) -> ServedResource:
-        """Return the resource at a path; raise RequestError 404 when there is none."""
+        """The resource at a path; raises RequestError 404 when there is none."""
         try:
             return self._by_path[group, version, plural]
         except KeyError:
             raise no_such_resource() from None
 
     def named(self, group_resource: str) -> ServedResource:
-        """Return the first served version of `pods`, `jobs.batch`, …; raise RequestError 404."""
+        """The first served version of `pods`, `jobs.batch`, …; raises RequestError 404."""
         for resource in self:
             if resource.group_resource == group_resource:
                 return resource
         raise no_such_resource()
 
     def of_kind(self, api_version: str, kind: str) -> ServedResource:
-        """Return the resource of objects with this apiVersion and kind; raise RequestError 404."""
+        """The resource of objects with this apiVersion and kind; raises RequestError 404."""
         for resource in self:
             if resource.kind == kind and resource.api_version == api_version:
                 return resource
         raise no_such_resource()
 
     def storages(self) -> list[ServedResource]:
-        """Return one resource for each kind of stored object."""
+        """One resource for each kind of stored object."""
         return list({each.storage: each for each in reversed(list(self))}.values())[::-1]

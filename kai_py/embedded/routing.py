@@ -23,7 +23,7 @@ class Target:
 
 
 def parse_path(path: str, registry: Registry) -> Target:
-    """Resolve /api/v1/… and /apis/GROUP/VERSION/…; raise RequestError 404 for anything else."""
+    """Resolve /api/v1/… and /apis/GROUP/VERSION/…; raises RequestError 404 for anything else."""
     parts = [part for part in path.split("/") if part]
     group, version, rest = _split_group(parts)
     namespace = None
@@ -44,7 +44,7 @@ def parse_path(path: str, registry: Registry) -> Target:
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
-    """Return the API's verb for an HTTP method; raise RequestError 405 for an impossible one."""
+    """The API's verb for an HTTP method; raises RequestError 405 for an impossible one."""
     if method == "GET":
         if target.name:
             return "get"
@@ -64,12 +64,12 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
 
 
 def is_set(query: Mapping[str, str], name: str) -> bool:
-    """Return a boolean query parameter."""
+    """A boolean query parameter."""
     return query.get(name, "").lower() in ("true", "1")
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:
-    """Return an integer query parameter, None if absent; raise RequestError 400 if malformed."""
+    """An integer query parameter, None if absent; raises RequestError 400 if malformed."""
     text = query.get(name, "")
     if not text:
         return None

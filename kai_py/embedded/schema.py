@@ -26,7 +26,7 @@ def prune(value: Any, schema: Json, *, root: bool = False) -> None:
 
 
 def unknown_fields(value: Any, schema: Json) -> list[str]:
-    """Return the dotted paths of a whole object's fields that are not in the schema."""
+    """The dotted paths of a whole object's fields that are not in the schema."""
     return [path for path, _, _ in _unknown(value, schema, "", root=True)]
 
 
@@ -48,7 +48,7 @@ def apply_defaults(value: Any, schema: Json) -> None:
 
 
 def validate(value: Any, schema: Json, path: str) -> list[FieldError]:
-    """Return the errors in a value at `path`."""
+    """The errors in a value at `path`."""
     if value is None:
         if schema.get("nullable") or not schema.get("type"):
             return []

@@ -24,7 +24,7 @@ _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 def parse_labels(text: str) -> LabelTest:
-    """Compile the text form of a label selector; raise RequestError 400 when it is malformed."""
+    """Compile the text form of a label selector; raises RequestError 400 when it is malformed."""
     parts = [part.strip() for part in _COMMA_OUTSIDE_PARENTHESES.split(text) if part.strip()]
     return _all_of([_requirement(part) for part in parts])
 
@@ -39,7 +39,7 @@ def label_selector(document: Json | None) -> LabelTest:
 
 
 def parse_fields(text: str, selectable: Collection[str]) -> ObjectTest:
-    """Compile a field selector over `selectable` fields; raise RequestError 400 if invalid."""
+    """Compile a field selector over `selectable` fields; raises RequestError 400 if invalid."""
     tests: list[ObjectTest] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         path, operator, value = _split_field(part)

@@ -31,11 +31,11 @@ class Store:
         self._subscribers: list[Callable[[Change], None]] = []
 
     def get(self, storage: str, namespace: str, name: str) -> Json | None:
-        """Return the object, or None."""
+        """The object, or None."""
         return self._objects.get(storage, {}).get(namespace, {}).get(name)
 
     def list(self, storage: str, namespace: str | None = None) -> list[Json]:
-        """Return the objects of a kind by namespace and name; None means all namespaces."""
+        """The objects of a kind by namespace and name; None means all namespaces."""
         by_namespace = self._objects.get(storage, {})
         namespaces = sorted(by_namespace) if namespace is None else [namespace]
         return [
@@ -45,16 +45,16 @@ class Store:
         ]
 
     def count(self, storage: str) -> int:
-        """Return how many objects of a kind there are."""
+        """How many objects of a kind there are."""
         return sum(len(each) for each in self._objects.get(storage, {}).values())
 
     def by_uid(self, uid: str) -> Json | None:
-        """Return the object with this uid, or None."""
+        """The object with this uid, or None."""
         key = self._by_uid.get(uid)
         return self.get(*key) if key else None
 
     def key_of_uid(self, uid: str) -> StoredKey | None:
-        """Return the key of the object with this uid, or None."""
+        """The key of the object with this uid, or None."""
         return self._by_uid.get(uid)
 
     def dependents(self, uid: str) -> Sequence[tuple[str, Json]]:
@@ -63,7 +63,7 @@ class Store:
         return [(storage, document) for storage, document in found if document is not None]
 
     def insert(self, storage: str, document: Json) -> Json:
-        """Add a new object; raise RequestError 409 when its name is taken."""
+        """Add a new object; raises RequestError 409 when its name is taken."""
         name = name_of(document)
         if self.get(storage, namespace_of(document), name) is not None:
             raise already_exists(storage, name)
@@ -85,7 +85,7 @@ class Store:
         return self._record(ChangeType.DELETED, storage, dict(previous), previous)
 
     def log(self, storage: str) -> EventLog:
-        """Return the log of a kind."""
+        """The log of a kind."""
         if storage not in self._logs:
             self._logs[storage] = EventLog(self._kept_changes)
             self._logs[storage].compact(self._compacted_through)

@@ -58,7 +58,7 @@ def _unbindable_reason(pod: Json) -> str:
 
 
 def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
-    """Delete a pod if its disruption budget allows it; raise RequestError 429 if not."""
+    """Delete a pod if its disruption budget allows it; raises RequestError 429 if not."""
     pod = api.stored(PODS, name, namespace)
     options_body = eviction.get("deleteOptions") or {}
     options = DeleteOptions(
@@ -146,7 +146,7 @@ def _mark_disrupted(api: ApiServer, pod: Json) -> None:
 
 
 def scale_of(document: Json) -> Json:
-    """Return the autoscaling/v1 Scale of a workload."""
+    """The autoscaling/v1 Scale of a workload."""
     meta = document["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     labels = (document["spec"].get("selector") or {}).get("matchLabels") or {}

@@ -9,7 +9,6 @@ Source: KEP-3157 (watch-list), KEP-956 (bookmarks).
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import msgspec
 
@@ -17,9 +16,8 @@ from kai_py.embedded.documents import Json, namespace_of
 from kai_py.embedded.errors import revision_too_large
 from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.selectors import ObjectTest
 from kai_py.embedded.store import Store
-
-ObjectTest: TypeAlias = Callable[[Json], bool]
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -33,7 +31,7 @@ class WatchEvent:
     change: Change | None = None
 
     def encoded_object(self) -> bytes:
-        """Return the object as JSON text."""
+        """The object as JSON text."""
         return self.change.encoded if self.change else msgspec.json.encode(self.object)
 
 
@@ -66,7 +64,7 @@ class Watch:
         self.revision = store.revision if revision is None else revision
 
     def poll(self) -> list[WatchEvent]:
-        """Return the events since the last call; raise RequestError 410 if some were compacted."""
+        """The events since the last call; raises RequestError 410 if some were compacted."""
         if self._initial:
             self._initial = False
             self.revision = self._store.revision
@@ -85,7 +83,7 @@ class Watch:
         return self._store.log(self._resource.storage).listen(wake)
 
     def bookmark(self, *, initial_events_end: bool = False) -> WatchEvent:
-        """Return a bookmark at the revision reached."""
+        """A bookmark at the revision reached."""
         meta: Json = {"resourceVersion": str(self.revision), "creationTimestamp": None}
         if initial_events_end:
             meta["annotations"] = {INITIAL_EVENTS_END: "true"}

@@ -62,7 +62,7 @@ class WriteResponse:
 
 
 def read(api: ApiServer, target: Target) -> Json:
-    """Return one object or its scale."""
+    """One object or its scale."""
     if target.subresource not in ("", "status", "scale"):
         raise method_not_allowed()
     document = api.get(target.resource, target.name, target.scope)
@@ -72,7 +72,7 @@ def read(api: ApiServer, target: Target) -> Json:
 
 
 def execute(api: ApiServer, verb: str, target: Target, request: WriteRequest) -> WriteResponse:
-    """Execute a write; raise RequestError when it is refused."""
+    """Execute a write; raises RequestError when it is refused."""
     if not isinstance(request.body, dict) and verb != "patch":
         raise bad_request("the body must be a JSON object")
     match verb:

@@ -33,7 +33,7 @@ class AccessCache:
         self._reload_at = 0.0
 
     async def current(self) -> ServerAccess:
-        """Return the access to use; raises CredentialsError if there never was one."""
+        """The access to use; raises CredentialsError if there never was one."""
         if self._access is not None and time.monotonic() < self._renew_at:
             return self._access
         async with self._lock:

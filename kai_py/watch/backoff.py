@@ -24,7 +24,7 @@ class Backoff:
         self._delay = 0.0
 
     def next(self) -> float:
-        """Return the seconds to wait after one more failure."""
+        """The seconds to wait after one more failure."""
         self._delay = min(max(self._delay * 2, self._first), self._maximum)
         return self._delay * self._uniform(0.8, 1.2)
 

@@ -57,7 +57,7 @@ class Anonymous:
     server: str
 
     def load(self) -> ServerAccess:
-        """Return the server's address."""
+        """The server's address."""
         return ServerAccess(server=self.server.rstrip("/"))
 
     renew = load

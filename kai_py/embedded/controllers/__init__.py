@@ -18,7 +18,7 @@ from kai_py.embedded.controllers.stateful_sets import STATEFUL_SET_CONTROLLER
 
 
 def standard_controllers() -> Sequence[Controller]:
-    """Return the controllers of an embedded cluster, fresh for one cluster."""
+    """The controllers of an embedded cluster, fresh for one cluster."""
     return (
         CLAIM_CREATOR,
         CLAIM_RELEASER,

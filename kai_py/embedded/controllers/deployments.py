@@ -57,7 +57,7 @@ def reconcile(work: Work) -> None:
 
 
 def template_hash(template: Json) -> str:
-    """Return the hash of a pod template for names and labels."""
+    """The hash of a pod template for names and labels."""
     return short_hash(json.dumps(template, sort_keys=True))
 
 

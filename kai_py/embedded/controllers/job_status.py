@@ -41,7 +41,7 @@ class FailureAction(Enum):
 
 
 def failure_action(job: Json, pod: Json) -> tuple[FailureAction, str]:
-    """Return the action for a failed pod and, for FAIL, the message for the condition."""
+    """The action for a failed pod and, for FAIL, the message for the condition."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
         if _matches_conditions(rule, pod) or _matches_exit_code(rule, pod):
@@ -79,13 +79,13 @@ def _matches_exit_code(rule: Json, pod: Json) -> bool:
 
 
 def index_of(pod: Json) -> int | None:
-    """Return a pod's completion index."""
+    """A pod's completion index."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX_KEY)
     return int(text) if text is not None else None
 
 
 def missing_indexes(completions: int, taken: Collection[int | None], count: int) -> Sequence[int]:
-    """Return the lowest `count` indexes below `completions` that are not taken."""
+    """The lowest `count` indexes below `completions` that are not taken."""
     return [*islice((index for index in range(completions) if index not in taken), count)]
 
 
@@ -154,7 +154,7 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
 
 
 def status_of(work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> Json:
-    """Return the Job's new status; requeue for its deadline."""
+    """The Job's new status; requeue for its deadline."""
     now, spec = work.now, job["spec"]
     status = dict(job.get("status") or {})
     active = [pod for pod in pods if is_active(pod)]

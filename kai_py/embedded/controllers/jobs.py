@@ -52,7 +52,7 @@ class JobController:
         self._retry_at: dict[str, float] = {}
 
     def controller(self) -> Controller:
-        """Return the controller to run."""
+        """The controller to run."""
         return Controller(
             name="job",
             reconcile=self.reconcile,

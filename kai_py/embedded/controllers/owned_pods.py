@@ -19,7 +19,7 @@ from kai_py.embedded.resources import PODS
 
 
 def owned_objects(api: ApiServer, owner: Json, storage: str = PODS.storage) -> Sequence[Json]:
-    """Return the objects of a kind that `owner` controls, by name."""
+    """The objects of a kind that `owner` controls, by name."""
     found = [
         document
         for kind, document in api.store.dependents(uid_of(owner))
@@ -29,7 +29,7 @@ def owned_objects(api: ApiServer, owner: Json, storage: str = PODS.storage) -> S
 
 
 def pod_from_template(owner: Json, template: Json) -> Json:
-    """Return an unnamed pod made from a PodTemplateSpec and controlled by `owner`."""
+    """An unnamed pod made from a PodTemplateSpec and controlled by `owner`."""
     meta = clone(template.get("metadata") or {})
     return {
         "apiVersion": "v1",

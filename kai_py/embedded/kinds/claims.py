@@ -45,7 +45,7 @@ def default_claim_spec(spec: Json) -> None:
 
 
 def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
-    """Return the errors in a ResourceClaimSpec at `path`."""
+    """The errors in a ResourceClaimSpec at `path`."""
     devices = spec.get("devices") or {}
     requests = devices.get("requests") or []
     errors = _too_many(requests, MAX_REQUESTS, f"{path}.devices.requests")

@@ -50,7 +50,7 @@ def default_pod_spec(spec: Json) -> None:
 
 
 def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
-    """Return the errors in a pod spec at `path`."""
+    """The errors in a pod spec at `path`."""
     if not spec.get("containers"):
         return [required(f"{path}.containers")]
     errors: list[FieldError] = []

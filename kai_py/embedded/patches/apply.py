@@ -28,7 +28,7 @@ class AppliedFields:
         self._applied: dict[str, dict[str, dict[Path, Any]]] = {}
 
     def merge(self, present: Json, applied: Json, *, manager: str, force: bool) -> Json:
-        """Return `present` with `applied` by `manager`; raise RequestError 409 on a conflict."""
+        """Return `present` with `applied` by `manager`; raises RequestError 409 on a conflict."""
         managers = self._applied.get(present["metadata"].get("uid", ""), {})
         fields = dict(_leaf_paths(applied))
         others = {name: theirs for name, theirs in managers.items() if name != manager}

@@ -24,7 +24,7 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def apply_json_patch(target: Any, operations: Sequence[Json]) -> Any:
-    """Return a changed copy of `target`; raise RequestError 422 if an operation does not apply."""
+    """A changed copy of `target`; raises RequestError 422 if an operation does not apply."""
     box = {"": clone(target)}
     for operation in operations:
         try:

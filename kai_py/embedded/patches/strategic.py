@@ -66,7 +66,7 @@ def apply_strategic_patch(target: Any, patch: Json) -> Json:
 
 
 def merge_key(name: str, entries: Sequence[Any]) -> str | None:
-    """Return the key of the entries of list `name`, None if the list is replaced as a whole."""
+    """The key of the entries of list `name`, None if the list is replaced as a whole."""
     for key in MERGE_KEYS.get(name, ()):
         if all(isinstance(entry, dict) and key in entry for entry in entries):
             return key
