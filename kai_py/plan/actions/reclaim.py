@@ -95,13 +95,17 @@ class Reclaim(VictimStrategy):
         return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit] | None:
-        """Those of queues above their fair share that are not partial, if lost work counts."""
+        """Those of queues above their fair share that are not partial, if lost work counts.
+
+        Of all reclaimable queues if none of them is above its fair share.
+        """
         if not self.state.settings.loss_rules.by_loss:
             return None
         reclaimable, usage = self._reclaimable_queues(), self._usage_before
         rows = compared_rows(self._reclaimer.request, self.state.quota.rules)
         above = exceeds_any(usage.allocated[rows], usage.allocatable[rows])
-        by_queue = self._units_by_queue(reclaimable & above)
+        above &= reclaimable
+        by_queue = self._units_by_queue(above if above.any() else reclaimable)
         return (
             unit
             for units in by_queue.values()

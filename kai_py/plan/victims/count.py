@@ -29,16 +29,24 @@ MANY_NODES = 16
 """From this many nodes on, counting in arrays is faster than one by one."""
 
 
+def shared_domains(state: CycleState, gang: Gang, members: Sequence[Member]) -> Ints | None:
+    """(nodes,) int64: the domain of each node, or ``NO_DOMAIN``, if all must be in one of them.
+
+    None if they need not be.
+    """
+    domains, cliques = required_domains(state.statement, gang, gang.tree), None
+    if domains is None:
+        cliques = state.placer.compute_domains
+    return domains if cliques is None else cliques.required_cliques(state.statement, gang, members)
+
+
 class CapacityCount:
     """Counts the capacity for the pods of a request while other pods are released."""
 
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
         """Start with no pod released."""
         self._state, self._positions = state, state.snapshot.nodes.positions
-        self._domains = required_domains(state.statement, gang, gang.tree)
-        if self._domains is None and state.placer.compute_domains is not None:
-            cliques = state.placer.compute_domains
-            self._domains = cliques.required_cliques(state.statement, gang, members)
+        self._domains = shared_domains(state, gang, members)
         self._free = dict[int, list[float]]()
         self._freed_devices: dict[int, float] = {}
         self._freed = FreedResources(state)

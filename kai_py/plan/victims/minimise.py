@@ -7,14 +7,15 @@ the request. There are three proposals; the search takes the cheapest set of all
 it had before if that costs no more:
 
     by_node_eviction_cost   the cheapest next step of all nodes, again and again until the units are
-                            enough: greedy, O(n log n) for n units
+                            enough: greedy, O(n log n) for n units; if the pods must share a
+                            domain, once for each domain, too
     by_total_cost           the cheapest steps by a knapsack over nodes, where lost work counts and
                             all pods have one shape
     cheapest_set            all subsets of a few candidates, if some have pods on several nodes
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop, heappush
 
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -22,6 +23,8 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.victims.eviction_cost import EvictionCost, EvictionCosts
 from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.tables.topology import NO_DOMAIN
 
 MAX_UNITS = 4096
 """Units that are considered for one gang."""
@@ -29,13 +32,18 @@ MAX_UNITS = 4096
 MAX_REPLICAS, MAX_NODES = 64, 512
 """The largest request of ``by_total_cost``: missing replicas, and nodes with candidates."""
 
+MAX_DOMAINS = 16
+"""Domains for which sets are proposed, of a gang that must be in one."""
+
 MAX_CANDIDATES, MAX_SETS = 12, 1024
 """The most candidates of ``cheapest_set``, and the most subsets that it tries."""
 
 
-def by_node_eviction_cost(replicas: ReplicaSteps, costs: EvictionCosts) -> Iterator[VictimUnit]:
-    """The units of all nodes, replica by replica, those of the lowest cost first."""
-    following = {row: replicas.of(row) for row in replicas.rows}
+def by_node_eviction_cost(
+    replicas: ReplicaSteps, costs: EvictionCosts, rows: Collection[int]
+) -> Iterator[VictimUnit]:
+    """The units of the nodes ``rows``, replica by replica, those of the lowest cost first."""
+    following = {row: replicas.of(row) for row in rows}
     queue = list[tuple[EvictionCost, int, list[VictimUnit]]]()
 
     def push_next(row: int) -> None:
@@ -51,6 +59,20 @@ def by_node_eviction_cost(replicas: ReplicaSteps, costs: EvictionCosts) -> Itera
         yield from (unit for unit in units if unit not in proposed)
         proposed.update(units)
         push_next(row)
+
+
+def rows_by_domain(replicas: ReplicaSteps, domains: Ints) -> list[list[int]]:
+    """The nodes with candidates by domain, those first where most replicas fit already.
+
+    ``domains``: (nodes,) as of ``shared_domains``. At most ``MAX_DOMAINS``.
+    """
+    found: dict[int, list[int]] = {}
+    for row in replicas.rows:
+        if domains[row] != NO_DOMAIN:
+            found.setdefault(int(domains[row]), []).append(row)
+    fitting = replicas.initial_by(domains)
+    ordered = sorted(found, key=lambda domain: (-fitting[domain], domain))
+    return [found[domain] for domain in ordered[:MAX_DOMAINS]]
 
 
 def by_total_cost(

@@ -9,10 +9,11 @@ refused, another one is composed with what queues may lose in mind (``allowed_st
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from kai_py.plan.victims.allowed_steps import AllowedSteps
+from kai_py.plan.victims.count import shared_domains
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
     by_node_eviction_cost,
@@ -20,6 +21,7 @@ from kai_py.plan.victims.minimise import (
     cheapest_set,
     has_few_subsets,
     needs_all_subsets,
+    rows_by_domain,
 )
 from kai_py.plan.victims.relocate import place_again
 from kai_py.plan.victims.replica_steps import ReplicaSteps
@@ -59,7 +61,9 @@ class VictimReduction:
         self._state.search_budgets.minimised_units -= len(units)
         costs = self._strategy.pool.costs
         replicas = ReplicaSteps(self._state, self._request, units, costs)
-        proposals: list[Iterable[VictimUnit]] = [by_node_eviction_cost(replicas, costs)]
+        proposals: list[Iterable[VictimUnit]] = [
+            by_node_eviction_cost(replicas, costs, rows) for rows in self._rows_of(replicas)
+        ]
         if by_loss:
             each_by_cost = sorted(units, key=costs.of_unit)
             # If counting is exact and the units were taken in this order, it leads to ``needed``.
@@ -95,6 +99,13 @@ class VictimReduction:
         replicas = ReplicaSteps(self._state, self._request, units, costs)
         least = cheapest_set(self._request, units, replicas, costs, is_refused=is_refused)
         return self._enough_of(least)
+
+    def _rows_of(self, replicas: ReplicaSteps) -> Iterator[Collection[int]]:
+        """All nodes with candidates, and if the gang must be in one domain those of each."""
+        yield replicas.rows
+        domains = shared_domains(self._state, self._gang, self._request.members)
+        if domains is not None:
+            yield from rows_by_domain(replicas, domains)
 
     def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
         """Those of ``units`` that are needed if taken in this order; empty if all are too few."""

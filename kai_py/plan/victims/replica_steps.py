@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 
+import numpy as np
+
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
@@ -17,6 +19,8 @@ from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.units import VictimUnit, is_orphaned
 from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.resources import Ints
+from kai_py.snapshot.tables.topology import NO_DOMAIN
 
 ReplicaStep = tuple[int, list[VictimUnit]]
 """How many more replicas fit on a node, and the units that must be evicted for them."""
@@ -52,6 +56,12 @@ class ReplicaSteps:
     def initial(self) -> int:
         """How many replicas fit on all nodes without any eviction."""
         return sum(self._initial_replicas)
+
+    def initial_by(self, domains: Ints) -> list[int]:
+        """By domain how many replicas fit without any eviction; ``domains``: (nodes,)."""
+        named = domains != NO_DOMAIN
+        replicas = np.array(self._initial_replicas)[named]
+        return [int(each) for each in np.bincount(domains[named], replicas)]
 
     def without(self, units: Iterable[VictimUnit]) -> int:
         """How many replicas fit on all nodes once all of ``units`` have left. O(pods + nodes)."""
