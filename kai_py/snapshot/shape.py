@@ -123,9 +123,15 @@ class Shape:
         return bool(self.claims or self.extended.requests)
 
     @property
+    def shared_claims(self) -> list[ResourceClaim]:
+        """The claims that are shared and were not allocated when the cycle began."""
+        unallocated = (use.claim for use in self.claims if not use.is_allocated)
+        return [claim for claim in unallocated if claim is not None]
+
+    @property
     def shares_claims(self) -> bool:
         """Whether an unallocated claim is shared, so that its users must be placed one by one."""
-        return any(use.claim is not None and not use.is_allocated for use in self.claims)
+        return bool(self.shared_claims)
 
 
 class ShapeTable:

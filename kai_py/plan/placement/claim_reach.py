@@ -127,5 +127,4 @@ def _resource_replicas(attempt: Attempt, part: Sequence[Member], node_set: NodeS
 
 def _unallocated(part: Sequence[Member]) -> frozenset[str]:
     """The uids of the shared claims of a part that are yet to be allocated."""
-    claims = (use.claim for use in part[0].shape.claims if not use.is_allocated)
-    return frozenset(claim.metadata.uid for claim in claims if claim is not None)
+    return frozenset(claim.metadata.uid for claim in part[0].shape.shared_claims)

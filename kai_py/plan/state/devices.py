@@ -96,6 +96,9 @@ class CycleDevices:
     def _count_replicas(self, shape: Shape, mask: Bools, count: int, state: DeviceState) -> Ints:
         reachable, missing = self._shape_claims(shape, mask)
         replicas = np.zeros(len(mask), dtype=np.int64)
+        if count > 1 and any(c.metadata.uid not in self._allocations for c in shape.shared_claims):
+            # One pod allocates it for all: where one fits, any number does by this claim.
+            return np.where(self._count_replicas(shape, mask, 1, state) > 0, count, 0)
         for templates, rows in self._claims_by_node(shape, np.flatnonzero(reachable)):
             replicas += self._cluster.count_fits(
                 [*missing, *templates],
@@ -266,8 +269,8 @@ class CycleDevices:
 
     def fits_empty_cluster(self, shape: Shape) -> bool:
         """Whether some node has devices for one pod of ``shape`` while all are free."""
-        everywhere = np.ones(len(self._snapshot.nodes), dtype=np.bool_)
-        return bool(self.replicas_on_empty_nodes(shape, everywhere, 1).any())
+        nodes = np.ones(len(self._snapshot.nodes), dtype=np.bool_)
+        return bool(self.replicas_on_empty_nodes(shape, nodes, 1).any())
 
     def infeasible_reason(self, shape: Shape, mask: Bools) -> str:
         """Why no node in ``mask``, (nodes,) bool, has the devices even while all are free.
@@ -277,8 +280,8 @@ class CycleDevices:
         claims, rows = self._unallocated(shape, mask)
         if not claims:
             return ""
-        nodes = self._snapshot.nodes.records
-        diagnosis = diagnose_allocation(self._cluster, claims, nodes, self._empty_state, rows)
+        records, empty = self._snapshot.nodes.records, self._empty_state
+        diagnosis = diagnose_allocation(self._cluster, claims, records, empty, rows)
         if isinstance(diagnosis, AllocationError) or not diagnosis.is_lasting:
             return ""
         return as_written(diagnosis_message(diagnosis, claims), shape)
@@ -300,8 +303,8 @@ class CycleDevices:
         missing, rows = self._unallocated(shape, mask)
         if not missing or not len(rows):
             return
-        state, nodes = self._states[Capacity.IDLE], self._snapshot.nodes.records
-        diagnosis = diagnose_allocation(self._cluster, missing, nodes, state, rows)
+        nodes, idle = self._snapshot.nodes.records, self._states[Capacity.IDLE]
+        diagnosis = diagnose_allocation(self._cluster, missing, nodes, idle, rows)
         if isinstance(diagnosis, AllocationError):
             yield as_written(str(diagnosis), shape), ""
             return
@@ -375,9 +378,8 @@ class CycleDevices:
         return no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
-        future_idle = self._states[Capacity.FUTURE_IDLE]
-        undo = future_idle.release(allocation)
-        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future_idle)
+        undo = (future := self._states[Capacity.FUTURE_IDLE]).release(allocation)
+        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future)
         return undo_all([undo, lambda: _delete(self._freed, ref.uid)])
 
     def _reallocate_freed(self, ref: ClaimRef) -> Undo:

@@ -218,7 +218,9 @@ class ShapeCount:
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
         self._allocatable = nodes.allocatable
-        self._devices = group[0].charged_gpus if shape.needs_devices else 0.0
+        # Of a shared claim one device may serve all pods: then only trial placements tell.
+        counts_devices = shape.needs_devices and not shape.shares_claims
+        self._devices = group[0].charged_gpus if counts_devices else 0.0
         self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
         parts = statement.gpu_share_replicas(shape, Capacity.FUTURE_IDLE, self._count)

@@ -4,14 +4,17 @@ from kai_py.api.records.resource import ResourceSlice
 from kai_py.plan.placement import claim_reach
 from kai_py.plan.plan import Stage
 from tests.support.records import from_json
+from tests.support.replacing import replace
 from tests.support.scenario import (
     claim,
     claiming,
     cluster,
     device_class,
+    evicted,
     gpu_slice,
     job,
     node,
+    nominated,
     placed,
     pod,
     queue,
@@ -123,3 +126,26 @@ def counted(function, calls):
         return function(*arguments)
 
     return call
+
+
+def test_victims_make_way_for_pods_that_share_one_claim():
+    """There are fewer devices than pods, but one is enough for all of them."""
+    low = claiming(pod("low", 0, queue="team", node="n0"), "held")
+    held = claim("held", owner="low", held_by=["low"], on=[("n0", "gpu-0")])
+    owner, shared, *pods = gang("1", "1", "1")
+    high = [replace(each, spec=replace(each.spec, priority=5)) for each in pods]
+    plan = cluster(*hardware("8"), held, low, owner, shared, *high).plan()
+    assert evicted(plan) == ["low"]
+    assert sorted(nominated(plan).values()) == ["n0"] * 3
+
+
+def test_a_domain_with_fewer_devices_than_pods_is_large_enough():
+    racks = [node(f"n{i}", 0, labels={"rack": f"r{i}"}) for i in range(2)]
+    owner, *rest = gang("1", "1", "1")
+    mark = {"kai.scheduler/topology-required-placement": "rack"}
+    meta = replace(owner.metadata, annotations={**owner.metadata.annotations, **mark})
+    slices = [gpu_slice(each.metadata.name, 1) for each in racks]
+    owner = replace(owner, metadata=meta)
+    plan = cluster(*racks, *slices, device_class(), queue("team", 8), owner, *rest).plan()
+    assert len(placed(plan)) == 3
+    assert len(set(placed(plan).values())) == 1
