@@ -28,7 +28,7 @@ NEXT_STEP = (
     "Next: kai-py demo --serve --http 127.0.0.1:8080 keeps the cluster, with a dashboard and a "
     "kubeconfig."
 )
-PICTURE_WIDTH, PICTURE_HEIGHT = 128, 40
+PICTURE_WIDTH, PICTURE_HEIGHT = 128, 44
 """Cells of the picture."""
 STEPS_AFTER_PICTURE = 2
 """Steps of the script that begin after the picture is taken."""
