@@ -1,7 +1,7 @@
 """Victims that fairness allows together: node by node, what one more replica needs.
 
 The order of candidates ignores where victims run, so the victims on the node that it frees first
-may all be of a queue that has little to give. Here a node is passed over as long as freeing it
+may all be of a queue that has little to give. Here a node is skipped as long as freeing it
 would take more from a queue than this may lose (``ReclaimAllowance``). A *step* is what has to be
 evicted on a node for one more replica: its candidates in their order, without those whose queue may
 not lose them, and without those that turn out not to be needed. The step that is complete first, in
@@ -19,7 +19,7 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.replica_steps import units_by_row
-from kai_py.plan.victims.units import VictimUnit, is_orphaned
+from kai_py.plan.victims.units import VictimUnit, orphaned_units
 from kai_py.policy.reclaim_allowance import ReclaimAllowance
 
 
@@ -106,9 +106,8 @@ class AllowedSteps:
 
     def _evicted_with(self, unit: VictimUnit) -> list[VictimUnit]:
         """The unit, and before it those that would be below minMember without it."""
-        peers = () if unit.is_elastic else self._by_gang[unit.gang.key]
-        orphaned = [each for each in peers if each not in self._taken and is_orphaned(each, [unit])]
-        return [*orphaned, unit]
+        peers = (each for each in self._by_gang[unit.gang.key] if each not in self._taken)
+        return [*orphaned_units(unit, peers), unit]
 
     def _take_all(self, units: Sequence[VictimUnit]) -> bool:
         """Take all of ``units`` from the allowance, or none; whether they were taken."""

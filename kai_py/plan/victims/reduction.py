@@ -200,7 +200,8 @@ class VictimReduction:
         Those beside the request only if the probes would not do to try without each of the others.
         """
         elsewhere = self._units_elsewhere(selection, units)
-        others = [unit for unit in units if unit not in elsewhere]
+        dropped = set(elsewhere)
+        others = [unit for unit in units if unit not in dropped]
         if self._trials.probes >= len(others):
             return elsewhere
         return [*elsewhere, *self._units_beside(selection, others)]

@@ -17,7 +17,7 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
-from kai_py.plan.victims.units import VictimUnit, is_orphaned
+from kai_py.plan.victims.units import VictimUnit, orphaned_units
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.tables.topology import NO_DOMAIN
@@ -176,10 +176,7 @@ class ReplicaSteps:
 
     def orphaned(self, unit: VictimUnit) -> list[VictimUnit]:
         """The other candidates that must be evicted with the unit."""
-        peers = self._units_by_gang[unit.gang.key]
-        if unit.is_elastic:
-            return []
-        return [each for each in peers if is_orphaned(each, [unit])]
+        return orphaned_units(unit, self._units_by_gang[unit.gang.key])
 
 
 def units_by_row(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:

@@ -54,6 +54,13 @@ class VictimUnit(Struct, frozen=True, eq=False):
         return not self.leaves_below_min
 
 
+def orphaned_units(unit: VictimUnit, peers: Iterable[VictimUnit]) -> list[VictimUnit]:
+    """Those of ``peers``, units of its gang, that must be evicted with the unit."""
+    if unit.is_elastic:
+        return []
+    return [each for each in peers if is_orphaned(each, [unit])]
+
+
 def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
     """The units of a running gang, in eviction order.
 
