@@ -33,12 +33,7 @@ from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, ShapeCount
 from kai_py.plan.victims.timing import MAX_PATIENCE
 from kai_py.policy.queue_usage import exceeds
-from kai_py.policy.reclaim_rules import (
-    Reclaimer,
-    check_reclaimer,
-    compared_rows,
-    is_guaranteed,
-)
+from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows, is_guaranteed
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats

@@ -64,10 +64,7 @@ class CycleDevices:
         self._devices = devices
         self._cluster = devices.allocator
         self._snapshot = snapshot
-        self._states = {
-            Capacity.IDLE: devices.state.copy(),
-            Capacity.FUTURE_IDLE: devices.state.copy(),
-        }
+        self._states = {capacity: devices.state.copy() for capacity in Capacity}
         self._empty_state = DeviceState(devices.inventory.device)
         self._allocations: dict[str, AllocationResult] = {}
         self._users = ClaimUsers(snapshot)
@@ -378,8 +375,9 @@ class CycleDevices:
         return no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
-        undo = (future := self._states[Capacity.FUTURE_IDLE]).release(allocation)
-        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future)
+        future_idle = self._states[Capacity.FUTURE_IDLE]
+        undo = future_idle.release(allocation)
+        self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future_idle)
         return undo_all([undo, lambda: _delete(self._freed, ref.uid)])
 
     def _reallocate_freed(self, ref: ClaimRef) -> Undo:
