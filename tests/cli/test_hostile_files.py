@@ -172,6 +172,7 @@ def with_other_values(document, chance):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_any_value_in_any_place_is_told_in_printable_sentences(tmp_path, command, seed):
@@ -276,6 +277,7 @@ def test_of_an_object_that_a_file_has_twice_the_last_counts(tmp_path, command):
     assert code in (ExitCode.OK, ExitCode.FOUND, ExitCode.USAGE), told
 
 
+@pytest.mark.slow
 def test_objects_without_what_only_a_server_sets_are_reconciled(tmp_path, caplog):
     """Manifests that were never applied have no generation, which their controllers report."""
     pods = {"selector": {"matchLabels": {"app": "a"}}, "replicas": 1}

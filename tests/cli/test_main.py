@@ -199,6 +199,7 @@ def test_the_package_can_be_run(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("kai-py ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
 def test_output_that_is_closed_swallows_what_is_written(tmp_path, closed):
     file = tmp_path / "node.yaml"

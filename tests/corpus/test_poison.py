@@ -88,6 +88,7 @@ def test_the_corpus_is_large_and_says_what_it_tries():
     assert all(each.tries.endswith(".") or each.needs for each in CORPUS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("poison", CORPUS, ids=lambda each: each.name)
 def test_one_alone(process, poison):
     documents = with_uids(poison)

@@ -26,6 +26,7 @@ OF_OTHERS = {"ServiceMonitor", "PrometheusRule"}
 """Kinds of the Prometheus operator, which Kubernetes has no schema of."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_object_is_what_the_schema_of_its_kind_says(version):
     unknown = set()

@@ -229,6 +229,7 @@ def claim(puzzle: Puzzle) -> ResourceClaim:
     return from_json(ResourceClaim, {"metadata": meta, "spec": {"devices": devices}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=PUZZLES)
 def test_a_puzzle_is_answered_or_given_up(puzzle: Puzzle):
     world = cluster(device_class(), queue("team", 1e6), claim(puzzle))

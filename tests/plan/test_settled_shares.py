@@ -146,13 +146,10 @@ def course(seed, options, *, cached):
                         made.remove(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [NATIVE, KAI], ids=["native", "kai"])
 @pytest.mark.parametrize(
-    "loss_rules",
-    [
-        pytest.param(NO_LOSS_RULES, id="plain"),
-        pytest.param(WEIGHED, id="weighed", marks=pytest.mark.slow),
-    ],
+    "loss_rules", [pytest.param(NO_LOSS_RULES, id="plain"), pytest.param(WEIGHED, id="weighed")]
 )
 def test_plans_are_those_of_a_scheduler_that_remembers_nothing(rules, loss_rules):
     kept, options = Counter(), {"rules": rules, "loss_rules": loss_rules}

@@ -72,6 +72,7 @@ def explained(cluster: SimulatedCluster, situation: Situation):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", few_fast(CORPUS))
 def test_the_first_suggestion_starts_the_gang_as_it_says(situation: Situation):
     cluster = staged(situation)

@@ -204,6 +204,7 @@ def test_a_gang_above_a_max_is_let_start_with_its_floor():
     assert told(found[0]) == [(Verb.PATCH, "Queue", "team", {"spec": {"maxGPUs": 2}})]
 
 
+@pytest.mark.slow
 def test_nothing_is_simulated_twice(monkeypatch):
     tried = []
     simulate = LoadedCluster.settled

@@ -33,6 +33,7 @@ def test_another_tenant_starts_beside_thousands_of_different_terms(operator, mor
     assert "other" in {each.pod.name for gang in plan.placements for each in gang.pods}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["NotIn", "DoesNotExist"])
 def test_tenants_start_beside_thousands_of_pods_that_refuse_nearly_all(operator):
     process = Process()
