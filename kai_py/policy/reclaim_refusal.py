@@ -1,5 +1,6 @@
 """Why a reclaim is refused: the rule of ``reclaim_rules``, and the comparison that decided."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,11 +39,11 @@ class ReclaimRefused:
 
 
 def first_above(
-    rule: ReclaimRule, queue: str, amounts: Floats, bounds: Floats, rows: Index
+    rule: ReclaimRule, queue: str, amounts: Floats, bounds: Floats, rows: Sequence[int]
 ) -> ReclaimRefused | None:
     """That ``queue`` would be above a bound, in the first of ``rows``; (resources,) inputs."""
     # A handful of numbers: arrays would cost more than they save.
-    for row in rows.tolist():
+    for row in rows:
         amount, bound = amounts.item(row), bounds.item(row)
         if is_above(amount, bound):
             return ReclaimRefused(rule, queue, "", row, amount, bound)

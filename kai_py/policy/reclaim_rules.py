@@ -19,6 +19,7 @@ All are pure functions of arrays. A refusal carries the inequality that decided
 (``reclaim_refusal``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +57,7 @@ def check_reclaimer(
     usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules
 ) -> ReclaimRefused | None:
     """Rule 1, before any victim is searched for: why it may not reclaim, None if it may."""
-    at, rows = reclaimer.queue, compared_rows(reclaimer.request, rules)
+    at, rows = reclaimer.queue, _compared(reclaimer.request, rules)
     with_request = usage.allocated[:, at] + reclaimer.request
     name, fair = usage.queues.names[at], usage.fair[:, at]
     refused = first_above(ReclaimRule.FAIR_SHARE, name, with_request, fair, rows)
@@ -140,7 +141,7 @@ def check_boundaries(
     refused = _check_saturation(usage, reclaimer, victims.freed(usage.queues), rules)
     if refused is not None or reclaimer.preemptible:
         return refused
-    rows = compared_rows(reclaimer.request, rules)
+    rows = _compared(reclaimer.request, rules)
     for queue in usage.queues.ancestors(reclaimer.queue)[::-1]:
         refused = _above_deserved(usage, reclaimer, int(queue), rows)
         if refused is not None:
@@ -201,7 +202,7 @@ def stays_within_deserved(
 
 
 def _above_deserved(
-    usage: QueueUsage, reclaimer: Reclaimer, queue: int, rows: Index
+    usage: QueueUsage, reclaimer: Reclaimer, queue: int, rows: Sequence[int]
 ) -> ReclaimRefused | None:
     with_request = usage.counted(QuotaBound.DESERVED, queue) + reclaimer.request
     name, deserved = usage.queues.names[queue], usage.queues.deserved[:, queue]
@@ -210,7 +211,12 @@ def _above_deserved(
 
 def compared_rows(request: Floats, rules: FairnessRules) -> Index:
     """The rows of ``request`` (resources,) that count; all of them if it requests nothing."""
-    requested = (request > 0).nonzero()[0].astype(np.int32)
-    if rules.compared_resources is ComparedResources.ALL or not len(requested):
-        return np.arange(len(request), dtype=np.int32)
+    return np.array(_compared(request, rules), dtype=np.int32)
+
+
+def _compared(request: Floats, rules: FairnessRules) -> list[int]:
+    """``compared_rows`` as a list: for a handful of numbers, arrays cost more than they save."""
+    requested = [row for row, amount in enumerate(request.tolist()) if amount > 0]
+    if rules.compared_resources is ComparedResources.ALL or not requested:
+        return list(range(len(request)))
     return requested

@@ -231,13 +231,18 @@ def due_amounts(pending: Iterable[tuple[Gang, int]], quota: Quota) -> Floats:
             counts[size] = counts.get(size, 0) + number
     # Lists, as a handful of amounts at a time are no work for arrays.
     due, fair = usage.allocated.tolist(), usage.fair.tolist()
+    paths = {queue: quota.queues.ancestors(queue).tolist() for _, queue, _ in counts}
     for (_, queue, amounts), count in sorted(counts.items(), key=lambda size: size[0][:2]):
-        path = quota.queues.ancestors(queue).tolist()
-        cells = [(row, at, each) for row, each in enumerate(amounts) if each > 0 for at in path]
-        fitting = [(fair[row][at] - due[row][at] + 1e-9) / amount for row, at, amount in cells]
-        number = math.floor(min(max(min(fitting, default=0.0), 0.0), count))
-        for row, at, amount in cells:
-            due[row][at] += amount * number
+        cells = [(row, at) for row, each in enumerate(amounts) if each > 0 for at in paths[queue]]
+        # Most of many sizes do not fit; then the first cell tells.
+        if not cells or any(
+            fair[row][at] - due[row][at] + 1e-9 < amounts[row] for row, at in cells
+        ):
+            continue
+        fitting = [(fair[row][at] - due[row][at] + 1e-9) / amounts[row] for row, at in cells]
+        number = math.floor(min(*fitting, count))
+        for row, at in cells:
+            due[row][at] += amounts[row] * number
     return np.array(due)
 
 
