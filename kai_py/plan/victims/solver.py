@@ -138,18 +138,20 @@ class VictimSolver:
         if candidates is None:
             return SearchFailure()
         budgets = state.search_budgets
-        budget = budgets.probes_of_search
-        search = VictimSearch(strategy, budget)
+        budget, used = budgets.probes_of_search, 0
+        outcome, victims = SearchOutcome.NO_CAPACITY, tuple[VictimUnit, ...]()
         with state.eviction_limits.recording() as protected_by:
             offered = _offered(strategy, iter(candidates))
-            outcome = SearchOutcome.NO_CAPACITY if offered is None else search.run(offered)
-        used = search.probes_used
+            if offered is not None:
+                search = VictimSearch(strategy, budget)
+                outcome = search.run(offered)
+                used, victims = search.probes_used, search.victims
         budgets.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
         backs_off = out_of_budget and self._backs_off and budget == budgets.probes_per_gang
         failure = SearchFailure(budget, used, out_of_budget, backs_off, protected_by)
         _record_search(budgets, strategy.gang, failure)
-        return search.victims if outcome is SearchOutcome.PLACED else failure
+        return victims if outcome is SearchOutcome.PLACED else failure
 
 
 def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestSignature | None:
