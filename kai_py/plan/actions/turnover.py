@@ -30,7 +30,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState, PodEnd
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
-from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.timing import MAX_PATIENCE
 from kai_py.policy.queue_usage import exceeds
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows, is_guaranteed
@@ -264,27 +264,23 @@ class Turnover:
             *refusing_rows(state.snapshot, gang),
         }
         replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
-        free: dict[int, list[float]] = {}
-        devices: dict[int, float] = {}
+        nodes: dict[int, NodeCapacity] = {}
         for row, claimed in self._claimed.items():
             left = state.statement.future_idle[:, row] - claimed.amounts
-            free[row], devices[row] = left.tolist(), -claimed.devices
-            replicas[row] = 0 if row in closed else count.replicas(row, free[row], devices[row])
+            nodes[row] = NodeCapacity(left.tolist(), -claimed.devices)
+            replicas[row] = 0 if row in closed else count.replicas(row, nodes[row])
         found = {row: n for row, n in enumerate(replicas) if n}
         total, at = sum(found.values()), state.snapshot.now
         for end in ends:
             if total >= len(members):
                 break
             row = state.snapshot.nodes.positions[end.member.node]
-            if row not in free:
-                free[row] = state.statement.future_idle[:, row].tolist()
-            for position, amount in self._freed.of(end.member):
-                free[row][position] += amount
-            if end.member.claims:
-                devices[row] = devices.get(row, 0.0) + end.member.charged_gpus
+            if row not in nodes:
+                nodes[row] = self._freed.future_idle_of(row)
+            self._freed.release(end.member, nodes[row])
             if row in closed:
                 continue
-            fitting = count.replicas(row, free[row], devices.get(row, 0.0))
+            fitting = count.replicas(row, nodes[row])
             if fitting > found.get(row, 0):
                 total += fitting - found.get(row, 0)
                 found[row], at = fitting, end.at

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.replica_steps import units_by_row
-from kai_py.plan.victims.units import VictimUnit, orphaned_units
+from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of
 from kai_py.policy.reclaim_allowance import ReclaimAllowance
 
 
@@ -79,27 +79,28 @@ class AllowedSteps:
 
     def _next(self, shape: ShapeCount, row: int) -> _Step | None:
         """The next step of the node ``row``; None if its queues may not lose enough for one."""
-        node = _NodeCapacity(self._state, self._freed, shape, row)
-        node.release([unit for unit in self._by_row[row] if unit in self._taken], 1.0)
-        before, step = node.replicas, list[VictimUnit]()
+        node = self._freed.future_idle_of(row)
+        self._release(row, node, [unit for unit in self._by_row[row] if unit in self._taken], 1.0)
+        before, step = shape.replicas(row, node), list[VictimUnit]()
+        gains = False
         for unit in self._by_row[row]:
             if unit in self._taken or unit in step:
                 continue
             together = [each for each in self._evicted_with(unit) if each not in step]
             if self._take_all(together):
-                node.release(together, 1.0)
+                self._release(row, node, together, 1.0)
                 step += together
-                if node.replicas > before:
+                gains = shape.replicas(row, node) > before
+                if gains:
                     break
-        gains = node.replicas > before
         for unit in step[-2::-1] if gains else ():
             if len(self._by_gang[unit.gang.key]) == 1:
-                node.release([unit], -1.0)
-                if node.replicas > before:
+                self._release(row, node, [unit], -1.0)
+                if shape.replicas(row, node) > before:
                     self._charge(unit, -1.0)
                     step.remove(unit)
                 else:
-                    node.release([unit], 1.0)
+                    self._release(row, node, [unit], 1.0)
         for unit in step:
             self._charge(unit, -1.0)
         return _Step(max(map(self._position.__getitem__, step)), row, step) if gains else None
@@ -125,27 +126,11 @@ class AllowedSteps:
         queue = quota.queues.positions[unit.gang.queue]
         self._allowance.take(queue, sign * quota.cost_of(unit.members))
 
-
-class _NodeCapacity:
-    """The replicas of a shape that fit on the node ``row`` while units are released."""
-
-    def __init__(
-        self, state: CycleState, freed: FreedResources, shape: ShapeCount, row: int
+    def _release(
+        self, row: int, node: NodeCapacity, units: Iterable[VictimUnit], sign: float
     ) -> None:
-        self._freed, self._shape, self._row = freed, shape, row
-        self._name = state.snapshot.nodes.names[row]
-        self._free: list[float] = state.statement.future_idle[:, row].tolist()
-        self._devices = 0.0
-
-    @property
-    def replicas(self) -> int:
-        return self._shape.replicas(self._row, self._free, self._devices)
-
-    def release(self, units: Iterable[VictimUnit], sign: float) -> None:
-        """Count the pods of ``units`` on the node as gone (or, with -1, as back again)."""
-        for unit in units:
-            for member in unit.members:
-                if member.node == self._name:
-                    for position, amount in self._freed.of(member):
-                        self._free[position] += sign * amount
-                    self._devices += sign * member.claimed_gpus
+        """Count the pods of ``units`` on the node ``row`` as gone (or, with -1, as back again)."""
+        name = self._state.snapshot.nodes.names[row]
+        for member in pods_of(units):
+            if member.node == name:
+                self._freed.release(member, node, sign)

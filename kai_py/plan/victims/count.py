@@ -10,6 +10,7 @@ O(nodes) once, O(resources) per pod released.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,10 +46,9 @@ class CapacityCount:
 
     def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
         """Start with no pod released."""
-        self._state, self._positions = state, state.snapshot.nodes.positions
+        self._positions = state.snapshot.nodes.positions
         self._domains = shared_domains(state, gang, members)
-        self._free = dict[int, list[float]]()
-        self._freed_devices: dict[int, float] = {}
+        self._nodes = dict[int, NodeCapacity]()
         self._freed = FreedResources(state)
         self._max_by_shape: dict[int, int] = {}
         self._shapes = [ShapeCount(state, group, self._domains) for group in by_shape(members)]
@@ -73,14 +73,10 @@ class CapacityCount:
             row = self._positions.get(member.node)
             if row is None:
                 continue
-            free = self._free.get(row)
-            if free is None:
-                free = self._free[row] = self._state.statement.future_idle[:, row].tolist()
-            for position, amount in self._freed.of(member):
-                free[position] += sign * amount
-            if member.claims:
-                devices = self._freed_devices.get(row, 0.0) + sign * member.charged_gpus
-                self._freed_devices[row] = devices
+            node = self._nodes.get(row)
+            if node is None:
+                node = self._nodes[row] = self._freed.future_idle_of(row)
+            self._freed.release(member, node, sign)
             touched[row] = None
         if self._single_shape is None:
             for row in touched:
@@ -119,18 +115,17 @@ class CapacityCount:
         if single is None or len(members) != 1:
             return False
         member = members[0]
-        row = self._state.snapshot.nodes.positions.get(member.node)
+        row = self._positions.get(member.node)
         if row is None:
             return False
-        free = self._free[row].copy()
-        for position, amount in self._freed.of(member):
-            free[position] -= amount
-        lost = single.on_row(row) - single.replicas(row, free, 0.0)
+        node = self._nodes[row].copy()
+        self._freed.release(member, node, -1.0)
+        lost = single.on_row(row) - single.replicas(row, node)
         return lost > -single.missing
 
     def has_gained(self, node: str) -> bool:
         """Whether more replicas fit on a node than before any pod was released."""
-        row = self._state.snapshot.nodes.positions.get(node)
+        row = self._positions.get(node)
         if self._single_shape is not None:
             return row is not None and self._single_shape.has_gained(row)
         return row is not None and any(each.has_gained(row) for each in self._shapes)
@@ -139,10 +134,9 @@ class CapacityCount:
         domain = 0 if self._domains is None else int(self._domains[row])
         if domain == NO_DOMAIN:
             return
-        free, devices = self._free[row], self._freed_devices.get(row, 0.0)
         changed = False
         for shape in self._shapes:
-            changed |= shape.set_replicas(row, domain, shape.replicas(row, free, devices))
+            changed |= shape.set_replicas(row, domain, shape.replicas(row, self._nodes[row]))
         if changed:
             before, now = (
                 self._domain_is_enough[domain],
@@ -152,14 +146,29 @@ class CapacityCount:
             self._domain_is_enough[domain] = now
 
     def _recount_only(self, shape: "ShapeCount", row: int) -> None:
-        if shape.set_replicas(row, 0, shape.replicas(row, self._free[row], 0.0)):
+        if shape.set_replicas(row, 0, shape.replicas(row, self._nodes[row])):
             self._enough_domains = sum(shape.is_enough)
 
     def _recount_together(self, shape: "ShapeCount", rows: Sequence[int]) -> None:
-        free = np.array([self._free[row] for row in rows])
+        free = np.array([self._nodes[row].free for row in rows])
         for row, replicas in zip(rows, shape.replicas_of_rows(rows, free), strict=True):
             shape.set_replicas(row, 0, replicas)
         self._enough_domains = sum(shape.is_enough)
+
+
+@dataclass(slots=True)
+class NodeCapacity:
+    """What one node has while pods are counted as gone from it.
+
+    ``free``: (resources,); ``devices``: how many devices of claims more than now.
+    """
+
+    free: list[float]
+    devices: float = 0.0
+
+    def copy(self) -> "NodeCapacity":
+        """The same, to be changed by itself."""
+        return NodeCapacity(self.free.copy(), self.devices)
 
 
 class FreedResources:
@@ -169,6 +178,16 @@ class FreedResources:
         """Start with no shape computed."""
         self._state = state
         self._known: dict[int, list[tuple[int, float]]] = {}
+
+    def future_idle_of(self, row: int) -> NodeCapacity:
+        """What the node ``row`` has before any pod is counted as gone."""
+        return NodeCapacity(self._state.statement.future_idle[:, row].tolist())
+
+    def release(self, member: Member, node: NodeCapacity, sign: float = 1.0) -> None:
+        """Count the pod, which is on ``node``, as gone (or, with -1, as back again)."""
+        for position, amount in self.of(member):
+            node.free[position] += sign * amount
+        node.devices += sign * member.claimed_gpus
 
     def amount(self, member: Member, resource: int) -> float:
         """The amount released of one resource, given by its row."""
@@ -246,14 +265,11 @@ class ShapeCount:
         found: list[int] = self._initial.tolist()
         return found
 
-    def replicas(self, row: int, free: Sequence[float], devices: float) -> int:
-        """Replicas that fit on node ``row``.
-
-        ``free``: (resources,) of the node; ``devices``: how many devices of claims were released.
-        """
+    def replicas(self, row: int, node: NodeCapacity) -> int:
+        """Replicas that fit on node ``row`` with the capacity of ``node``."""
         if not self._mask[row] or not self._resources_exist:
             return 0
-        fitting = float("inf")
+        free, fitting = node.free, float("inf")
         for position, amount, only_if_reported in self._request:
             if not only_if_reported or self._allocatable[position, row] > 0:
                 fitting = min(fitting, free[position] / amount)
@@ -268,7 +284,7 @@ class ShapeCount:
                 self._gpu_share_replicas[row] + max(freed_gpus, 0.0) * self._shares_per_gpu[row],
             )
         if self._device_replicas:
-            released = np.ceil(devices / self._devices) if self._devices else self._count
+            released = np.ceil(node.devices / self._devices) if self._devices else self._count
             fitting = min(fitting, self._device_replicas[row] + released)
         return max(0, int(min(fitting, 1 if self._one_per_node else self._count)))
 

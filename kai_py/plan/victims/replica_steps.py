@@ -15,9 +15,9 @@ import numpy as np
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.count import FreedResources, ShapeCount
+from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
-from kai_py.plan.victims.units import VictimUnit, orphaned_units
+from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.tables.topology import NO_DOMAIN
@@ -65,21 +65,17 @@ class ReplicaSteps:
 
     def without(self, units: Iterable[VictimUnit]) -> int:
         """How many replicas fit on all nodes once all of ``units`` have left. O(pods + nodes)."""
-        idle, positions = self._state.statement.future_idle, self._state.snapshot.nodes.positions
-        free: dict[int, list[float]] = {}
-        devices = dict[int, float]()
-        for member in (member for unit in units for member in unit.members):
+        positions, nodes = self._state.snapshot.nodes.positions, dict[int, NodeCapacity]()
+        for member in pods_of(units):
             row = positions.get(member.node)
             if row is None:
                 continue
-            left = free.setdefault(row, idle[:, row].tolist())
-            for position, amount in self._freed.of(member):
-                left[position] += amount
-            released = member.claimed_gpus
-            devices[row] = devices.get(row, 0.0) + released
+            if row not in nodes:
+                nodes[row] = self._freed.future_idle_of(row)
+            self._freed.release(member, nodes[row])
         return self.initial + sum(
-            self._shape.replicas(row, left, devices[row]) - self._initial_replicas[row]
-            for row, left in free.items()
+            self._shape.replicas(row, node) - self._initial_replicas[row]
+            for row, node in nodes.items()
         )
 
     def of(self, row: int) -> Iterator[ReplicaStep]:
@@ -96,54 +92,43 @@ class ReplicaSteps:
             yield known[number]
 
     def _compute(self, row: int, there: Iterable[VictimUnit]) -> Iterator[ReplicaStep]:
-        free, released = self._state.statement.future_idle[:, row].tolist(), 0.0
-        fitting, scarcest = (
-            self._shape.replicas(row, free, 0.0),
-            self._shape.scarcest_resource(row, free),
-        )
+        node = self._freed.future_idle_of(row)
+        fitting = self._shape.replicas(row, node)
+        scarcest = self._shape.scarcest_resource(row, node.free)
         step: dict[VictimUnit, None] = {}
         ranked = [self._ranked(unit, row, scarcest) for unit in there]
         for _, pods, unit in sorted(ranked, key=itemgetter(0)):
             for member in pods:
-                for position, amount in self._freed.of(member):
-                    free[position] += amount
-                released += member.claimed_gpus
+                self._freed.release(member, node)
             if len(self._units_by_gang[unit.gang.key]) > 1:
                 step |= dict.fromkeys(self.orphaned(unit))
             step[unit] = None
-            now = self._shape.replicas(row, free, released)
+            now = self._shape.replicas(row, node)
             if now > fitting:
                 gained, fitting = now - fitting, now
-                taken = self._needed(row, list(step), free, released, now)
+                taken = self._needed(row, list(step), node, now)
                 yield gained, taken
                 # Units that are not needed for this step are released for the next one.
                 step = dict.fromkeys(unit for unit in step if unit not in taken)
 
     def _needed(
-        self,
-        row: int,
-        step: list[VictimUnit],
-        free: Sequence[float],
-        released: float,
-        replicas: int,
+        self, row: int, step: list[VictimUnit], node: NodeCapacity, replicas: int
     ) -> list[VictimUnit]:
         """``step`` without units that ``replicas`` do not need, most lost work dropped first.
 
-        ``free``, ``released``: of the node once all of ``step`` are evicted, as of ``ShapeCount``.
+        ``node``: the node ``row`` once all of ``step`` are evicted.
         """
         if not self._costs.by_loss or _are_interchangeable(step):
             return step
-        left, kept = list(free), list(step)
+        kept = list(step)
         for unit in sorted(step, key=self._costs.lost_work, reverse=True):
             if len(self._units_by_gang[unit.gang.key]) > 1:
                 continue
-            less, devices = list(left), released
+            without = node.copy()
             for member in self._pods_on(unit, row):
-                for position, amount in self._freed.of(member):
-                    less[position] -= amount
-                devices -= member.claimed_gpus
-            if self._shape.replicas(row, less, devices) >= replicas:
-                left, released = less, devices
+                self._freed.release(member, without, -1.0)
+            if self._shape.replicas(row, without) >= replicas:
+                node = without
                 kept.remove(unit)
         return kept
 
