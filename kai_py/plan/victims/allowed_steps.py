@@ -19,7 +19,7 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.replica_steps import units_by_row
-from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of
+from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
 from kai_py.policy.reclaim_allowance import ReclaimAllowance
 
 
@@ -41,9 +41,7 @@ class AllowedSteps:
         self._state, self._allowance = state, allowance
         self._position = {unit: position for position, unit in enumerate(units)}
         self._by_row = units_by_row(state, units)
-        self._by_gang: dict[str, list[VictimUnit]] = {}
-        for unit in units:
-            self._by_gang.setdefault(unit.gang.key, []).append(unit)
+        self._by_gang = units_by_gang(units)
         self._freed = FreedResources(state)
         self._taken = set[VictimUnit]()
 

@@ -35,6 +35,7 @@ from kai_py.plan.victims.units import (
     keeps_min_members,
     pods_of,
     split_by_pod,
+    units_by_gang,
 )
 
 
@@ -258,9 +259,7 @@ class _Needed:
 
     def __init__(self, selection: VictimSelection, units: dict[int, VictimUnit]) -> None:
         self.units, self._selection = units, selection
-        self._by_gang: dict[str, list[VictimUnit]] = {}
-        for unit in units.values():
-            self._by_gang.setdefault(unit.gang.key, []).append(unit)
+        self._by_gang = units_by_gang(units.values())
 
     def drop(self, order: Sequence[VictimUnit], at: int, size: int) -> tuple[list[VictimUnit], int]:
         """Drop up to ``size`` units from the position ``at`` on that counting does not need.

@@ -21,7 +21,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.units import VictimUnit
+from kai_py.plan.victims.units import VictimUnit, units_by_gang
 from kai_py.policy.fit import holds
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
@@ -32,12 +32,10 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
 
     In the statement, which must be in a trial. ``action``: recorded with the placements.
     """
-    by_gang: dict[str, list[VictimUnit]] = {}
-    for unit in units:
-        by_gang.setdefault(unit.gang.key, []).append(unit)
     relocated: set[int] = set()
     without_capacity: set[int] = set()
-    for group in sorted(by_gang.values(), key=lambda group: _relocation_order(group[0].gang)):
+    by_gang = units_by_gang(units).values()
+    for group in sorted(by_gang, key=lambda group: _relocation_order(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
             orphaned = any(member.subgroup in lost_leaves for member in unit.members)

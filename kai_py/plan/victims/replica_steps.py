@@ -17,7 +17,7 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
-from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of
+from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.tables.topology import NO_DOMAIN
@@ -43,9 +43,7 @@ class ReplicaSteps:
         self._shape = ShapeCount(state, by_shape(request.members)[0])
         self._freed = FreedResources(state)
         self._initial_replicas = self._shape.initial_replicas()
-        self._units_by_gang: dict[str, list[VictimUnit]] = {}
-        for unit in units:
-            self._units_by_gang.setdefault(unit.gang.key, []).append(unit)
+        self._units_by_gang = units_by_gang(units)
 
     @property
     def rows(self) -> Collection[int]:

@@ -128,6 +128,14 @@ def is_orphaned(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
     )
 
 
+def units_by_gang(units: Iterable[VictimUnit]) -> dict[str, list[VictimUnit]]:
+    """The units by the keys of their gangs, in order."""
+    by_gang: dict[str, list[VictimUnit]] = {}
+    for unit in units:
+        by_gang.setdefault(unit.gang.key, []).append(unit)
+    return by_gang
+
+
 def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
     """The pods of all units, in order."""
     return [member for unit in units for member in unit.members]
