@@ -30,6 +30,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.order import VictimPool
+from kai_py.plan.victims.replica_steps import units_by_row
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
@@ -175,12 +176,9 @@ def _by_node_cost(
     """
     hardest = by_shape(request.members)[0][0]
     mask = state.placer.shapes.fits.static_fits.of(hardest.shape, state.snapshot.nodes).mask
-    on_row: dict[int, list[VictimUnit]] = {}
-    for queue in pool.queues():
-        for unit in filter(state.eviction_limits.has_settled, pool.units(queue)):
-            for row in _rows_of(state, unit):
-                if mask[row]:
-                    on_row.setdefault(row, []).append(unit)
+    candidates = (unit for queue in pool.queues() for unit in pool.units(queue))
+    settled = filter(state.eviction_limits.has_settled, candidates)
+    on_row = {row: units for row, units in units_by_row(state, settled).items() if mask[row]}
     costs = pool.costs
     rank = partial(_victim_order, costs=costs)
     for units in on_row.values():
@@ -212,12 +210,6 @@ def _victim_order(unit: VictimUnit, costs: EvictionCosts) -> tuple[int, bool, fl
     """Low priority first, elastic before minMember sets, what loses least, then the youngest."""
     gang = unit.gang
     return gang.priority, not unit.is_elastic, costs.lost_work(unit), -gang.created
-
-
-def _rows_of(state: CycleState, unit: VictimUnit) -> Iterable[int]:
-    positions = state.snapshot.nodes.positions
-    rows = (positions.get(member.node) for member in unit.members)
-    return dict.fromkeys(row for row in rows if row is not None)
 
 
 def _node_cost(
