@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
-from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere
@@ -107,9 +106,8 @@ class VictimBatch:
         if unit is None or unit.is_partial:
             return False
         with statement.trial() as trial:
-            reason = replace(self.strategy, gang=gang).reason(unit)
-            for member in unit.members:
-                statement.evict(Evicted(member, unit.gang, action, gang, reason))
+            strategy = replace(self.strategy, gang=gang)
+            strategy.evict(unit, strategy.reason(unit))
             row = fit.first_row()
             if row is None:
                 return False

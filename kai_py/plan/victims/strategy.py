@@ -8,6 +8,7 @@ from typing import ClassVar
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.reclaim_allowance import ReclaimAllowance
@@ -54,6 +55,12 @@ class VictimStrategy(ABC):
     def max_pods(self) -> int | None:
         """The most pods to evict for the request; None for no limit."""
         return None
+
+    def evict(self, unit: VictimUnit, reason: str) -> None:
+        """Evict the unit for the gang, in the statement."""
+        for member in unit.members:
+            evicted = Evicted(member, unit.gang, self.action, self.gang, reason)
+            self.state.statement.evict(evicted)
 
     def other_candidates(self, max_priority: int) -> Iterable[VictimUnit] | None:
         """Candidates for a cheaper set of victims (``minimise``); None if there is to be none.

@@ -12,7 +12,6 @@ from functools import cached_property
 
 from kai_py.plan.placement.exact import SearchSteps
 from kai_py.plan.placement.gang import Placer
-from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Trial
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -108,7 +107,7 @@ class TrialPlacements:
         """
         note = UNREDUCED if self.ran_out else ""
         for unit in units:
-            _evict(self.strategy, unit, self.strategy.reason(unit) + note if explain else "")
+            self.strategy.evict(unit, self.strategy.reason(unit) + note if explain else "")
         return self._place_without(units)
 
     def _place_without(self, units: Sequence[VictimUnit]) -> bool:
@@ -182,12 +181,5 @@ class SharedEvictions:
             del self._evicted[stay:]
         for unit in added:
             self._evicted.append((unit, self.strategy.state.statement.trial()))
-            _evict(self.strategy, unit, "")
+            self.strategy.evict(unit, "")
         return sum(len(unit.members) for unit in added)
-
-
-def _evict(strategy: VictimStrategy, unit: VictimUnit, reason: str) -> None:
-    for member in unit.members:
-        strategy.state.statement.evict(
-            Evicted(member, unit.gang, strategy.action, strategy.gang, reason)
-        )
