@@ -14,6 +14,8 @@ fairness refuses a batch, all of it is undone. The gangs that are left are searc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.state.capacity import Capacity
@@ -106,7 +108,8 @@ class VictimBatch:
         if unit is None or unit.is_partial:
             return False
         with statement.trial() as trial:
-            strategy = replace(self.strategy, gang=gang)
+            request = structs.replace(self.strategy.request, members=gang.members)
+            strategy = replace(self.strategy, gang=gang, request=request)
             strategy.evict(unit, strategy.reason(unit))
             row = fit.first_row()
             if row is None:
@@ -114,7 +117,7 @@ class VictimBatch:
             statement.place(gang, gang.members, row, action, capacity=Capacity.FUTURE_IDLE)
             if may_fit_elsewhere(self.strategy.state, unit):
                 return False
-            if postponed_until(self.strategy.state, gang, gang.members, [unit], action) is not None:
+            if postponed_until(strategy, [unit]) is not None:
                 return False
             trial.keep()
         victims.append(unit)

@@ -37,14 +37,34 @@ class EvictionCosts:
         return self.lost_work(unit), 0 if unit.is_elastic else 1, len(unit.members)
 
     def lost_work(self, unit: VictimUnit) -> float:
-        """``lost_work`` of the unit, computed once; 0 where lost work does not count."""
+        """``lost_work_at`` now, computed once; 0 where lost work does not count."""
         if not self.by_loss:
             return 0.0
         lost = self._lost_work.get(unit)
         if lost is None:
-            lost = lost_work(self._state, unit, by_others=self._by_others)
-            self._lost_work[unit] = lost
+            lost = self._lost_work[unit] = self.lost_work_at(unit, self._state.snapshot.now)
         return lost
+
+    def lost_work_at(self, unit: VictimUnit, at: float) -> float:
+        """Seconds of the whole cluster's work that are lost if the unit is evicted at ``at``.
+
+        Multiplied by one more than the number of times that its gang was evicted lately. ``at``:
+        seconds since the epoch; pods that are expected to have ended by then lose nothing. The work
+        of one pod: ``policy.lost_work``.
+        """
+        state = self._state
+        restart_cost, is_later = state.settings.loss_rules.restart_cost, at > state.snapshot.now
+        lost, by_kind = 0.0, dict[tuple[int, float], float]()
+        for member in unit.members:
+            if is_later and state.expected_ends.end_of(unit.gang, member) <= at:
+                continue
+            # Pods with the same charge that were bound at the same time lose the same.
+            if (kind := (id(member.charge), member.bound_since)) not in by_kind:
+                part = part_of_cluster(state, state.quota.cost(member.charge))
+                by_kind[kind] = part * lost_seconds(unit.gang, member, at, restart_cost)
+            lost += by_kind[kind]
+        evictions = state.eviction_limits.evictions_of(unit.gang, by_others=self._by_others)
+        return lost * (1 + evictions)
 
 
 def part_of_cluster(state: CycleState, cost: Floats) -> float:
@@ -59,28 +79,3 @@ def part_of_cluster(state: CycleState, cost: Floats) -> float:
         # The entry keeps the array alive, so its id can't be used by another one.
         state.parts_of_cluster[id(cost)] = cost, part
     return part
-
-
-def lost_work(
-    state: CycleState, unit: VictimUnit, at: float | None = None, *, by_others: bool
-) -> float:
-    """Seconds of the whole cluster's work that are lost if the unit is evicted at ``at``.
-
-    Multiplied by one more than the number of times that its gang was evicted lately (for gangs of
-    other queues, if one of these asks: ``by_others``). ``at``:
-    seconds since the epoch, None for now; pods that are expected to have ended by then lose
-    nothing. The work of one pod: ``policy.lost_work``.
-    """
-    restart_cost = state.settings.loss_rules.restart_cost
-    now = state.snapshot.now if at is None else at
-    is_later, lost = now > state.snapshot.now, 0.0
-    by_kind: dict[tuple[int, float], float] = {}
-    for member in unit.members:
-        if is_later and state.expected_ends.end_of(unit.gang, member) <= now:
-            continue
-        # Pods with the same charge that were bound at the same time lose the same.
-        if (kind := (id(member.charge), member.bound_since)) not in by_kind:
-            part = part_of_cluster(state, state.quota.cost(member.charge))
-            by_kind[kind] = part * lost_seconds(unit.gang, member, now, restart_cost)
-        lost += by_kind[kind]
-    return lost * (1 + state.eviction_limits.evictions_of(unit.gang, by_others=by_others))

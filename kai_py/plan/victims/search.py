@@ -163,10 +163,9 @@ class VictimSearch:
 
     def _is_postponed(self, units: Sequence[VictimUnit]) -> bool:
         """Whether it is better to wait than to evict the units now."""
-        members, action = self._request.members, self.strategy.action
-        until = postponed_until(self._state, self._gang, members, units, action)
+        until = postponed_until(self.strategy, units)
         if until is not None:
-            self._state.postponed[action, self._gang.key] = until
+            self._state.postponed[self.strategy.action, self._gang.key] = until
         return until is not None
 
 

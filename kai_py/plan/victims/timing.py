@@ -44,7 +44,8 @@ import numpy as np
 
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.eviction_cost import lost_work, part_of_cluster
+from kai_py.plan.victims.eviction_cost import part_of_cluster
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import next_checkpoint
 from kai_py.policy.queue_usage import is_above
@@ -72,28 +73,22 @@ MAX_MOMENTS = 64
 """How many moments to evict at are compared: the first ones, and always the last."""
 
 
-def postponed_until(
-    state: CycleState,
-    gang: Gang,
-    members: Sequence[Member],
-    units: Sequence[VictimUnit],
-    action: Action,
-) -> float | None:
+def postponed_until(strategy: VictimStrategy, units: Sequence[VictimUnit]) -> float | None:
     """Until when to wait before the costs are compared again; None to evict ``units`` now.
 
-    Seconds since the epoch. ``members``: the pods of ``gang`` for which they are evicted; the
-    statement has placed these.
+    Seconds since the epoch. The statement has placed the request for which they are evicted.
     """
+    state, gang = strategy.state, strategy.gang
     rules, now = state.settings.loss_rules, state.snapshot.now
     if not rules.by_loss or not rules.patience or not units:
         return None
     if is_service(gang) or any(is_service(unit.gang) for unit in units):
         return None
     ends = [state.expected_ends.end_of(unit.gang, m) for unit in units for m in unit.members]
-    wait = _wait(state, gang, action, last_end=max(ends))
+    wait = _wait(state, gang, strategy.action, last_end=max(ends))
     if wait.latest <= now:
         return None
-    eviction = _Eviction(state, gang, members, units, action, ends)
+    eviction = _Eviction(strategy, units, ends)
     if math.isinf(max(ends)):
         return _until_break_even(eviction, wait)
     moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
@@ -103,16 +98,13 @@ def postponed_until(
 
 
 class _Eviction(NamedTuple):
-    """An eviction that is considered: of ``units``, by ``action``, for ``members`` of ``gang``.
+    """An eviction that is considered: of ``units``, for the request of ``strategy``.
 
     ``ends``: when each pod of ``units`` is expected to end, seconds since the epoch; inf: unknown.
     """
 
-    state: CycleState
-    gang: Gang
-    members: Sequence[Member]
+    strategy: VictimStrategy
     units: Sequence[VictimUnit]
-    action: Action
     ends: Sequence[float]
 
 
@@ -147,7 +139,7 @@ def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
     None if they lose no more than it would cost to wait until the gang's patience is over, and for
     as long again as the victim that has run longest.
     """
-    state = eviction.state
+    state = eviction.strategy.state
     now, rules = state.snapshot.now, state.settings.loss_rules
     lost = _lost_at(eviction, now)
     longest = max(now - member.bound_since for unit in eviction.units for member in unit.members)
@@ -163,7 +155,7 @@ def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
 
 def _costs_least_now(eviction: _Eviction, wait: _Wait, moments: Sequence[float]) -> bool:
     """Whether evicting now costs no more than at any of ``moments``; all ends are known."""
-    now = eviction.state.snapshot.now
+    now = eviction.strategy.state.snapshot.now
     lost, lacking = _lost_at(eviction, now), _lacking(eviction, wait)
     if not lacking:
         return False
@@ -174,7 +166,7 @@ def _costs_least_now(eviction: _Eviction, wait: _Wait, moments: Sequence[float])
         losses[at] = _lost_at(eviction, at)
         if lost > (at - now) * lacking + losses[at]:
             return False
-    relief = _relief(eviction) if eviction.action is Action.RECLAIM else []
+    relief = _relief(eviction) if eviction.strategy.action is Action.RECLAIM else []
     # Once others have released enough, no pod is evicted.
     enough = relief[-1][0] if relief and not relief[-1][1] else math.inf
     losses = {at: later for at, later in losses.items() if at < enough}
@@ -197,16 +189,16 @@ def _checkpoints(units: Sequence[VictimUnit], now: float) -> set[float]:
 
 
 def _lost_at(eviction: _Eviction, at: float) -> float:
-    """``lost_work`` of evicting, at ``at``, the victims that still run then."""
-    state, by_others = eviction.state, eviction.action is Action.RECLAIM
-    return sum(lost_work(state, unit, at, by_others=by_others) for unit in eviction.units)
+    """The lost work of evicting, at ``at``, the victims that still run then."""
+    costs = eviction.strategy.pool.costs
+    return sum(costs.lost_work_at(unit, at) for unit in eviction.units)
 
 
 def _least_lacking(eviction: _Eviction) -> float:
     """A cheap lower bound of ``_lacking``: only resources that no victim's queue lacks count."""
-    state = eviction.state
-    usage, least = state.quota.usage, state.quota.cost_of(eviction.members)
-    if eviction.action is Action.RECLAIM:
+    strategy, state = eviction.strategy, eviction.strategy.state
+    usage, least = state.quota.usage, state.quota.cost_of(strategy.request.members)
+    if strategy.action is Action.RECLAIM:
         for queue in {usage.queues.positions[unit.gang.queue] for unit in eviction.units}:
             least = np.where(usage.allocated[:, queue] < usage.fair[:, queue], 0.0, least)
         least = least * SERVED_WEIGHT
@@ -215,11 +207,11 @@ def _least_lacking(eviction: _Eviction) -> float:
 
 def _lacking(eviction: _Eviction, wait: _Wait) -> float:
     """The part of the cluster, 0 to 1, that the gang lacks while it waits, times its weight."""
-    state = eviction.state
-    quota, cost = state.quota, state.quota.cost_of(eviction.members)
-    if eviction.action is not Action.RECLAIM:
+    strategy, state = eviction.strategy, eviction.strategy.state
+    quota, cost = state.quota, state.quota.cost_of(strategy.request.members)
+    if strategy.action is not Action.RECLAIM:
         return part_of_cluster(state, cost)
-    queue = quota.queues.positions[eviction.gang.queue]
+    queue = quota.queues.positions[strategy.gang.queue]
     fair, allocated, deserved = _columns(state, queue)
     needed: list[float] = cost.tolist()
     compared = compared_rows(cost, quota.rules)
@@ -252,11 +244,12 @@ def _relief(eviction: _Eviction) -> list[tuple[float, float]]:
     gang's pods. What they release is divided among the queues below their fair shares by how much
     these lack; the part of the gang's queue counts in whole requests.
     """
-    state, members = eviction.state, eviction.members
+    state, members = eviction.strategy.state, eviction.strategy.request.members
     cost, usage = state.quota.cost_of(members), state.quota.usage
     parts = np.divide(cost, usage.total, out=np.zeros_like(cost), where=usage.total > 0)
     row = int(parts.argmax())
-    queue, request = state.quota.queues.positions[eviction.gang.queue], float(cost[row])
+    queue = state.quota.queues.positions[eviction.strategy.gang.queue]
+    request = float(cost[row])
     if request <= 0:
         return []  # No queue counts what it requests, so no end brings a part of it.
     allocated = usage.allocated[row].copy()
