@@ -2,12 +2,12 @@
 
 There is no API server and there are no controllers: what a plan decides happens at once, and
 nothing else does. Placed pods run, evicted pods are gone with their claims; terminating pods, and
-what claims hold for pods that have ended, are gone after the first cycle. Nothing makes new pods
-for those that were evicted; a Job that is suspended waits until it is resumed.
+what claims hold for pods that have ended, or still wait, are gone after the first cycle. Nothing
+makes new pods for those that were evicted; a Job that is suspended waits until it is resumed.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,11 @@ import msgspec
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.partial import read_partly
+from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
+from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
@@ -52,6 +54,7 @@ class OfflineCluster:
     def __init__(self, configuration: Configuration, now: float) -> None:
         """Start without objects; every cycle takes place at ``now``, seconds since the epoch."""
         self.planner = Planner(configuration)
+        self._scheduler_names = {configuration.scheduler_name, *configuration.scheduler_aliases}
         self.rejected: list[RejectedObject] = []
         self._now = now
         self._documents: dict[ObjectKey, Document] = {}
@@ -98,6 +101,7 @@ class OfflineCluster:
             self._remove_pod(key)
         releasable = self.planner.builder.releasable_claims.snapshot()
         released = [self._release(_claim_key(claim), uid) for claim, uid in releasable]
+        released += self._release_leftovers(plan)
         return not plan.is_empty or bool(terminating) or any(released)
 
     def allocations(self, pod: PodRef) -> dict[str, Document]:
@@ -264,6 +268,20 @@ class OfflineCluster:
             return False
         self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
         return True
+
+    def _release_leftovers(self, plan: Plan) -> Iterator[bool]:
+        """Take allocated claims from pods that wait, and for which the plan does not use them."""
+        records = list(self._records.values())
+        found = find_leftover_claims(
+            [each for each in records if isinstance(each, ResourceClaim)],
+            [each for each in records if isinstance(each, Pod)],
+            self._scheduler_names,
+            planned_pods(plan),
+            self.planner.builder.releasable_claims.our_groups(),
+        )
+        for each in found:
+            for consumer in sorted(each.consumers) or ("",):
+                yield self._release(_claim_key(each.claim), consumer)
 
     def _claims_of(self, pod: PodRef) -> list[ObjectKey]:
         """The claims that a pod names and that exist."""

@@ -134,6 +134,11 @@ def _unused_groups(
 
 def _leftover(claim: ResourceClaim, view: _Consumers) -> LeftoverClaim | None:
     ref, namespace = ClaimRef.of(claim.metadata), claim.metadata.namespace
+    owners = {owner.uid for owner in claim.metadata.owner_references}
+    key = namespace, claim.metadata.name
+    runs = bool(owners & view.bound_uids) or key in view.bound_claims
+    if runs and not any(each.uid in view.bound_uids for each in claim.status.reserved_for):
+        return None  # a pod runs with it and has lost its reservation
     if claim.status.reserved_for:
         listed = claim.status.reserved_for
         pods = {each.uid: PodRef(namespace, each.name, each.uid) for each in listed}
@@ -145,10 +150,6 @@ def _leftover(claim: ResourceClaim, view: _Consumers) -> LeftoverClaim | None:
         )
         uids = frozenset(pod.uid for pod in leaving) | {group.uid for group in groups}
         return LeftoverClaim(ref, uids, leaving, groups) if uids else None
-    owners = {owner.uid for owner in claim.metadata.owner_references}
-    key = namespace, claim.metadata.name
-    if owners & view.bound_uids or key in view.bound_claims:
-        return None  # a pod runs with it and has lost its reservation
     users = [view.idle[uid] for uid in owners & view.idle.keys()]
     users += view.idle_by_claim.get(key, ())
     pods_to_read = frozenset(PodRef.of(pod.metadata) for pod in users)

@@ -1,15 +1,16 @@
 """Gangs that could start at the cost of other pods, which are not evicted yet.
 
-Evictions are weighed against time (``plan.victims.timing``), and gangs may have a preemption delay.
-Without a word about it such a gang would seem to lack capacity for good. The sentences name no
-times, as these change with every cycle.
+Evictions are weighed against time (``plan.victims.timing``), gangs may have a preemption delay, and
+none evicts pods to get to devices that were allocated for it, but are not used yet. Without a word
+about it such a gang would seem to lack capacity for good. The sentences name no times, as these
+change with every cycle.
 """
 
 from collections.abc import Iterable, Sequence
 
 from kai_py.api.times import format_duration
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import Action, Stage
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Action, Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.gangs import Gang
 
@@ -21,27 +22,33 @@ NOT_RELOCATED = (
     "No pod is relocated for it yet, because more work would be lost than it loses by waiting."
 )
 
+PINNED = (
+    'Resourceclaim "{}" was allocated for it, but no pod that uses it is on a node: it is released '
+    "if this lasts, and until then no pod is evicted."
+)
 NEVER_PREEMPTS = "It evicts no pod, as its preemptionPolicy is Never."
 
 
 def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Say of gangs whose victims stay for now that they wait, and why."""
     for gang in gangs:
-        if gang.may_preempt and not (state.postponed or gang.preemption_delay):
-            continue
         reason = state.unschedulable.get(gang.key)
         if reason is None:
             continue
-        sentence = _sentence(state, gang) or _delay(state, gang, reason)
+        pinned = _pinned(state, gang) if reason.stage in SHORT_OF_CAPACITY else ""
+        if not pinned and gang.may_preempt and not (state.postponed or gang.preemption_delay):
+            continue
+        sentence = pinned or _sentence(state, gang) or _delay(state, gang, reason)
         if sentence:
             state.mark_unschedulable(gang, reason.with_sentence(sentence))
 
 
 def without_victims(state: CycleState, gangs: Sequence[Gang]) -> Sequence[Gang]:
     """The gangs for which no pods were found that may be evicted later."""
+    may_wait = [gang for gang in gangs if not _pinned(state, gang)]
     if not state.postponed:
-        return gangs
-    return [gang for gang in gangs if _sentence(state, gang) != LOST_WORK]
+        return may_wait
+    return [gang for gang in may_wait if _sentence(state, gang) != LOST_WORK]
 
 
 def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
@@ -54,6 +61,11 @@ def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
         return ""
     delay = format_duration(gang.preemption_delay)
     return f"It evicts no pod until its preemption delay of {delay} has passed."
+
+
+def _pinned(state: CycleState, gang: Gang) -> str:
+    name = state.statement.devices.users.left_over_claim(gang)
+    return PINNED.format(name) if name else ""
 
 
 def _sentence(state: CycleState, gang: Gang) -> str:

@@ -19,7 +19,7 @@ from kai_py.api.records.resource import (
 from kai_py.api.references import ClaimRef
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Undo
-from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.claims import POD_GROUPS
 
@@ -53,6 +53,30 @@ class ClaimUsers:
         }
         users |= self._joined.get(claim.metadata.uid, {}).keys()
         return not users <= self._left.get(claim.metadata.uid, {}).keys()
+
+    def is_left_over(self, ref: ClaimRef) -> bool:
+        """Whether a claim is allocated for none but pods that wait, which makes commit release it.
+
+        Until then those pods fit only where its devices are.
+        """
+        claim = self.snapshot.devices.claims.get((ref.namespace, ref.name))
+        if claim is None or claim.status.allocation is None or ref.uid in self._underway:
+            return False
+        users = {
+            uid
+            for each in claim.status.reserved_for
+            for uid in self._pods_of_consumer(each, ref.uid)
+        }
+        left = self._left.get(ref.uid, {}).keys()
+        return not self._joined.get(ref.uid) and users <= self._waiting | left
+
+    def left_over_claim(self, gang: Gang) -> str:
+        """The name of a claim that is left over and pins a pending pod of a gang; else ""."""
+        for member in gang.pending:
+            for use, ref in zip(member.shape.claims, member.claims, strict=False):
+                if use.is_allocated and self.is_left_over(ref):
+                    return ref.name
+        return ""
 
     def has_others(self, ref: ClaimRef, member: Member) -> bool:
         """Whether other pods than ``member`` and its group use a claim, or were placed with it."""
@@ -107,6 +131,12 @@ class ClaimUsers:
     def _group_pods(self) -> Mapping[str, Set[str]]:
         """Pods that use the claim of their group; a group that is absent counts as one user."""
         return {ref.uid: pods for ref, pods in self.snapshot.group_claim_users.items()}
+
+    @cached_property
+    def _waiting(self) -> Set[str]:
+        """Uids of the pods without a node; O(pods) once."""
+        gangs = self.snapshot.gangs.values()
+        return {each.pod.uid for gang in gangs for each in gang.members if not each.node}
 
     @cached_property
     def _underway(self) -> Mapping[str, Set[str]]:

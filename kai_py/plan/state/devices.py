@@ -67,7 +67,7 @@ class CycleDevices:
         self._states = {capacity: devices.state.copy() for capacity in Capacity}
         self._empty_state = DeviceState(devices.inventory.device)
         self._allocations: dict[str, AllocationResult] = {}
-        self._users = ClaimUsers(snapshot)
+        self.users = ClaimUsers(snapshot)
         self._freed: dict[str, ReleasedAllocation] = {}
         self._node_claim_problems: dict[tuple[int, int], str] = {}
         self._narrowed: Mapping[int, ResourceClaimSpec] = {}
@@ -159,8 +159,8 @@ class CycleDevices:
                 state.mark_allocated(result.allocations[-1]) for state in self._states.values()
             ]
         undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
-        undo += [self._users.join(ref.uid, member.pod.uid) for ref in member.claims]
-        reserved = [self._users.reserve(ref.uid, consumer_of(member, ref)) for ref in member.claims]
+        undo += [self.users.join(ref.uid, member.pod.uid) for ref in member.claims]
+        reserved = [self.users.reserve(ref.uid, consumer_of(member, ref)) for ref in member.claims]
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
         return PodDevices(allocate, undo_all(undo), to_create, self._refund(own, allocate), *taken)
@@ -182,7 +182,7 @@ class CycleDevices:
         resources = (
             NONE if each is None else self._devices.node_resources(each) for each in allocations
         )
-        return taken_of_node(member, resources, self._users)
+        return taken_of_node(member, resources, self.users)
 
     def node_claim_problem(self, shape: Shape, row: int) -> str:
         """Why ``allocate`` refused claims on a node for what they take of it; "" if it did not."""
@@ -205,7 +205,7 @@ class CycleDevices:
 
     def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
         """The first claim that has too many users with ``members``, as a sentence; else ""."""
-        return self._users.crowded(members, capacity)
+        return self.users.crowded(members, capacity)
 
     def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
         """The unallocated claims that are charged to the gang of a pod.
@@ -361,7 +361,7 @@ class CycleDevices:
 
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
         claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        left = self._users.leave(ref.uid, pod_uid) if claim is not None else None
+        left = self.users.leave(ref.uid, pod_uid) if claim is not None else None
         if claim is None or left is None:
             return no_undo
         return undo_all([left, self._free_unused(ref)])
@@ -372,7 +372,7 @@ class CycleDevices:
         allocation = None if claim is None else claim.status.allocation
         if claim is None or allocation is None or ref.uid in self._freed:
             return no_undo
-        return no_undo if self._users.is_in_use(claim) else self._free(ref, allocation)
+        return no_undo if self.users.is_in_use(claim) else self._free(ref, allocation)
 
     def _free(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         future_idle = self._states[Capacity.FUTURE_IDLE]

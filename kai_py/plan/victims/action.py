@@ -115,6 +115,8 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
     budgets = state.search_budgets
     if gang.key in budgets.searched_in_allocate or gang.key in state.waiting:
         return False
+    if state.statement.devices.users.left_over_claim(gang):
+        return False  # once the claim is released, it may fit where no pod has to be evicted
     return gang.may_preempt and state.snapshot.now >= gang.preempts_from
 
 
