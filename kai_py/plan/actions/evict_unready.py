@@ -19,8 +19,8 @@ from kai_py.plan.session.startups import (
     min_member_is_ready,
     ready_rule,
 )
-from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.victims.survival import would_fail
+from kai_py.plan.victims.relocate import evict_for_itself
+from kai_py.plan.victims.survival import running_pods, would_fail
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.tables.device_health import DeviceKey
 
@@ -71,9 +71,7 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
         )
         return
     reason = f"the gang was not ready within {rule.timeout:g} s: {causes}"
-    for member in gang.bound:
-        if member.pod.uid not in state.statement.evicted:
-            state.statement.evict(Evicted(member, gang, Action.STALE, gang, reason))
+    evict_for_itself(state, gang, running_pods(gang, state.statement), Action.STALE, reason)
     failing = _failing_where_others_run(state, gang)
     nodes = tuple(dict.fromkeys(member.node for member in failing))
     devices = tuple(_devices_to_blame(state, gang, failing).items())

@@ -16,19 +16,15 @@ evicted if the workload would fail.
 By priority, then age. O(pods) while any node is about to go, and a placement for each such gang.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from kai_py.api.node_departures import DepartureStage, DepartureTreatment
-from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import CheckpointRequest, GangAtRisk
-from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
-from kai_py.plan.victims.survival import would_fail
+from kai_py.plan.victims.relocate import evict_for_itself, move_whole
+from kai_py.plan.victims.survival import is_satisfied_without, running_pods, would_fail
 from kai_py.snapshot.gangs import Gang, Member
 
 REPLACING_KINDS = frozenset(
@@ -76,13 +72,13 @@ def _leave(state: CycleState, gang: Gang) -> None:
 def _rebooted_apart(state: CycleState, gang: Gang) -> str:
     """A pod, by uid, whose node was rebooted while others that it works with ran on; "" if none."""
     rebooted = [m for m in gang.bound if m.pod.uid in state.snapshot.rebooted]
-    if not rebooted or len(rebooted) == len(gang.bound) or _works_without(state, gang, rebooted):
+    if not rebooted or len(rebooted) == len(gang.bound):
         return ""
-    return rebooted[0].pod.uid
+    return "" if is_satisfied_without(gang, rebooted, state.statement) else rebooted[0].pod.uid
 
 
 def _restart_rest(state: CycleState, gang: Gang, why: str) -> None:
-    members = [*_running(state, gang)]
+    members = running_pods(gang, state.statement)
     if _restarts_whole(state, gang) and not would_fail(gang, members):
         _evict(state, gang, members, f"{why}; the gang restarts whole")
 
@@ -99,15 +95,15 @@ def _on(state: CycleState, gang: Gang, stage: DepartureStage) -> list[Member]:
     departures, deleted = state.snapshot.nodes.departures, state.snapshot.deleted_nodes
     return [
         member
-        for member in _running(state, gang)
+        for member in running_pods(gang, state.statement)
         if (member.node in departures and departures[member.node].stage is stage)
         or (stage is DepartureStage.LOST and member.node in deleted)
     ]
 
 
 def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
-    whole = not _works_without(state, gang, lost) and _restarts_whole(state, gang)
-    members = [*_running(state, gang)] if whole else list(lost)
+    whole = not is_satisfied_without(gang, lost, state.statement) and _restarts_whole(state, gang)
+    members = running_pods(gang, state.statement) if whole else lost
     if would_fail(gang, members):
         return
     why = _why(state, lost[0], "is lost")
@@ -116,18 +112,20 @@ def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
 
 def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
     treatment = gang.on_departure or state.settings.departures.treatment
+    shrinks = treatment is DepartureTreatment.SHRINK
     why = _why(state, leaving[0], "is about to go")
     if treatment is DepartureTreatment.GO_DOWN:
         _note(state, gang, f"{why}; the gang runs until then")
     elif treatment is DepartureTreatment.CHECKPOINT:
         _checkpoint(state, gang, why)
-    elif treatment is DepartureTreatment.SHRINK and _works_without(state, gang, leaving):
+    elif shrinks and is_satisfied_without(gang, leaving, state.statement):
         if not _is_protected(state, gang, leaving, why):
             _evict(state, gang, leaving, f"{why}; the gang goes on without this pod")
-    elif not _is_protected(state, gang, [*_running(state, gang)], why) and not _move(
-        state, gang, f"{why}; the gang is moved whole"
-    ):
-        _note(state, gang, f"{why}; the gang runs until then, as it does not fit on other nodes")
+    elif not _is_protected(state, gang, running_pods(gang, state.statement), why):
+        reason = f"{why}; the gang is moved whole"
+        if not move_whole(state, gang, Action.DEPARTURE, reason):
+            stays = "the gang runs until then, as it does not fit on other nodes"
+            _note(state, gang, f"{why}; {stays}")
 
 
 def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why: str) -> bool:
@@ -144,7 +142,7 @@ def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why:
 
 def _checkpoint(state: CycleState, gang: Gang, why: str) -> None:
     """Ask for a checkpoint, wait for it, or move the gang."""
-    members, now = [*_running(state, gang)], state.snapshot.now
+    members, now = running_pods(gang, state.statement), state.snapshot.now
     asked = [m for m in members if (m.checkpoint_by or -inf) > now - REQUEST_LIFETIME]
     if len(asked) < len(members):
         own = gang.checkpoint_grace
@@ -164,44 +162,12 @@ def _checkpoint(state: CycleState, gang: Gang, why: str) -> None:
         return
     said = "have saved their work" if not waiting else "had time to save their work"
     reason = f"{why}; its pods {said}, the gang is moved whole"
-    if not _move(state, gang, reason):
+    if not move_whole(state, gang, Action.DEPARTURE, reason):
         _evict(state, gang, members, reason)
-
-
-def _move(state: CycleState, gang: Gang, reason: str) -> bool:
-    """Evict the gang whole if all of it fits on other nodes."""
-    members = [*_running(state, gang)]
-    if not all(map(owns_all_claims, members)):
-        return False
-    with state.statement.trial() as trial:
-        _evict(state, gang, members, reason)
-        blocked = state.placer.place(
-            state.statement,
-            gang,
-            as_recreated(members),
-            Action.DEPARTURE,
-            capacity=Capacity.FUTURE_IDLE,
-            explain=False,
-        )
-        if blocked is None:
-            trial.keep()
-    return trial.kept
-
-
-def _running(state: CycleState, gang: Gang) -> Iterator[Member]:
-    return (member for member in gang.bound if member.pod.uid not in state.statement.evicted)
 
 
 def _evict(state: CycleState, gang: Gang, members: Sequence[Member], reason: str) -> None:
-    for member in members:
-        state.statement.evict(Evicted(member, gang, Action.DEPARTURE, gang, reason))
-
-
-def _works_without(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> bool:
-    counts = active_counts(gang, state.statement)
-    for member in leaving:
-        counts[member.subgroup] -= 1
-    return is_satisfied(gang.tree, counts)
+    evict_for_itself(state, gang, members, Action.DEPARTURE, reason)
 
 
 def _why(state: CycleState, member: Member, what: str) -> str:

@@ -18,9 +18,7 @@ from kai_py.api.times import format_duration, format_time
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.relocate import as_recreated, owns_all_claims
+from kai_py.plan.victims.relocate import move_whole, owns_all_claims
 from kai_py.plan.victims.survival import would_fail
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import lost_seconds
@@ -78,20 +76,7 @@ def _move(state: CycleState, gang: Gang, spot: Bools) -> None:
     if not list(state.eviction_limits.evictable(iter((unit,)), state.statement.evicted)):
         return
     reason = "spot nodes are idle again, and the remaining work costs less there"
-    with state.statement.trial() as trial:
-        for member in gang.bound:
-            state.statement.evict(Evicted(member, gang, Action.CONSOLIDATE, gang, reason))
-        blocked = state.placer.place(
-            state.statement,
-            gang,
-            as_recreated(gang.bound),
-            Action.CONSOLIDATE,
-            capacity=Capacity.FUTURE_IDLE,
-            allowed=spot,
-            explain=False,
-        )
-        if blocked is None:
-            trial.keep()
+    move_whole(state, gang, Action.CONSOLIDATE, reason, allowed=spot)
 
 
 def explain_fallback(state: CycleState, gangs: Iterable[Gang]) -> None:

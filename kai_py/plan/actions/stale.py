@@ -12,8 +12,8 @@ from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.victims.survival import would_fail
+from kai_py.plan.victims.relocate import evict_for_itself
+from kai_py.plan.victims.survival import running_pods, would_fail
 from kai_py.snapshot.gangs import Gang
 
 
@@ -38,6 +38,4 @@ def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
     )
     if would_fail(gang, gang.bound):
         return
-    for member in gang.bound:
-        if member.pod.uid not in state.statement.evicted:
-            state.statement.evict(Evicted(member, gang, Action.STALE, gang, reason))
+    evict_for_itself(state, gang, running_pods(gang, state.statement), Action.STALE, reason)

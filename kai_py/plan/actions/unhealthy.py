@@ -14,13 +14,11 @@ from collections.abc import Mapping
 from kai_py.api.records.resource import DeviceTaint
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.taints import untolerated_taint
-from kai_py.grouping.gang import is_satisfied
-from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.assignment import Evicted
-from kai_py.plan.victims.survival import would_fail
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.plan.victims.relocate import evict_for_itself
+from kai_py.plan.victims.survival import is_satisfied_without, running_pods, would_fail
+from kai_py.snapshot.gangs import Gang
 
 POD = "{pod}"
 """Where the pod is named in a clause; no name of a device has braces."""
@@ -71,22 +69,15 @@ def _on_tainted(
 
 
 def _evict(state: CycleState, gang: Gang, why: Mapping[str, str]) -> None:
-    bound = [member for member in gang.bound if member.pod.uid not in state.statement.evicted]
+    bound = running_pods(gang, state.statement)
     lost = [member for member in bound if member.pod.uid in why]
     if not lost:
         return
-    leaving = lost if _works_without(state, gang, lost) else bound
+    leaving = lost if is_satisfied_without(gang, lost, state.statement) else bound
     if would_fail(gang, leaving):
         return
     first = lost[0]
     said = why[first.pod.uid].replace(POD, f"pod {first.pod.namespace}/{first.pod.name}")
     for member in leaving:
         whole = "" if member in lost else "; the gang restarts whole"
-        state.statement.evict(Evicted(member, gang, Action.STALE, gang, f"{said}{whole}"))
-
-
-def _works_without(state: CycleState, gang: Gang, lost: list[Member]) -> bool:
-    counts = active_counts(gang, state.statement)
-    for member in lost:
-        counts[member.subgroup] -= 1
-    return is_satisfied(gang.tree, counts)
+        evict_for_itself(state, gang, [member], Action.STALE, f"{said}{whole}")

@@ -10,7 +10,7 @@ other: the preemptor's anti-affinity may keep them off nodes, and its required a
 constraints must still hold with them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +20,14 @@ from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
+from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.victims.survival import running_pods
 from kai_py.plan.victims.units import VictimUnit, units_by_gang
 from kai_py.policy.fit import holds
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
+from kai_py.snapshot.resources import Bools
 
 
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
@@ -44,6 +47,37 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
             else:
                 lost_leaves.update(unit.leaves_below_min)
     return [unit for unit in units if id(unit) not in relocated]
+
+
+def evict_for_itself(
+    state: CycleState, gang: Gang, members: Iterable[Member], action: Action, reason: str
+) -> None:
+    """Evict pods of a gang not for others, but for its own sake: they are created again."""
+    for member in members:
+        state.statement.evict(Evicted(member, gang, action, gang, reason))
+
+
+def move_whole(
+    state: CycleState, gang: Gang, action: Action, reason: str, *, allowed: Bools | None = None
+) -> bool:
+    """Evict the gang if all of it fits elsewhere, on nodes that are ``allowed``; whether it did."""
+    members = running_pods(gang, state.statement)
+    if not all(map(owns_all_claims, members)):
+        return False
+    with state.statement.trial() as trial:
+        evict_for_itself(state, gang, members, action, reason)
+        blocked = state.placer.place(
+            state.statement,
+            gang,
+            as_recreated(members),
+            action,
+            capacity=Capacity.FUTURE_IDLE,
+            allowed=allowed,
+            explain=False,
+        )
+        if blocked is None:
+            trial.keep()
+    return trial.kept
 
 
 def _relocation_order(gang: Gang) -> tuple[int, float, str]:

@@ -1,4 +1,4 @@
-"""Whether a gang's workload survives an eviction: no action may make a Job fail for good.
+"""Whether a gang and its workload survive an eviction: no action may make a Job fail for good.
 
 Controllers count the pods that a workload loses, and fail it beyond a limit
 (``grouping.failure_limits``). Terminating pods count as lost, too, as the controller may not have
@@ -10,7 +10,9 @@ loses more pods than its limit allows.
 
 from collections.abc import Iterable, Sequence
 
-from kai_py.grouping.gang import FailureLimit
+from kai_py.grouping.gang import FailureLimit, is_satisfied
+from kai_py.plan.placement.next_pods import active_counts
+from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
@@ -34,6 +36,19 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
             for limit in member.failure_limits:
                 lost.setdefault(limit.key, set()).add(limit.counted_once or member.pod.uid)
     return next((each for key, each in limits.items() if len(lost[key]) > each.remaining), None)
+
+
+def running_pods(gang: Gang, statement: Statement) -> list[Member]:
+    """The gang's pods that are bound, without those that this cycle has evicted."""
+    return [member for member in gang.bound if member.pod.uid not in statement.evicted]
+
+
+def is_satisfied_without(gang: Gang, leaving: Iterable[Member], statement: Statement) -> bool:
+    """Whether the gang still has minMember once some of its pods have left."""
+    counts = active_counts(gang, statement)
+    for member in leaving:
+        counts[member.subgroup] -= 1
+    return is_satisfied(gang.tree, counts)
 
 
 def would_fail(gang: Gang, leaving: Iterable[Member]) -> bool:

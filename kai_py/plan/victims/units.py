@@ -29,7 +29,7 @@ from msgspec import Struct, structs
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.victims.survival import exceeded_limit
+from kai_py.plan.victims.survival import exceeded_limit, running_pods
 from kai_py.policy.min_runtime import within_min_runtime
 from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang, Member
@@ -94,7 +94,7 @@ def _survivable_units(
 
 
 def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
-    staying = [m for m in gang.bound if m.pod.uid not in statement.evicted]
+    staying = running_pods(gang, statement)
     if not staying:
         return []
     leaves = gang.tree.leaf_names()
@@ -293,8 +293,4 @@ def _evicted_whole(tree: Subgroup) -> bool:
 
 def _running_by_leaf(gang: Gang, statement: Statement) -> dict[str, int]:
     """Running pods by leaf, without those evicted."""
-    left: dict[str, int] = {}
-    for member in gang.bound:
-        if member.pod.uid not in statement.evicted:
-            left[member.subgroup] = left.get(member.subgroup, 0) + 1
-    return left
+    return Counter(member.subgroup for member in running_pods(gang, statement))
