@@ -43,11 +43,8 @@ class PlanReports:
     ) -> None:
         """``busy``: whether as many bindings are under way as may be."""
         self._dependencies, self._lookups = dependencies, lookups
-        client, mirror, settings = (
-            dependencies.client,
-            dependencies.mirror,
-            dependencies.settings,
-        )
+        client, mirror = dependencies.client, dependencies.mirror
+        settings = dependencies.settings
         self._recorder = EventRecorder(
             client,
             TokenBucket(settings.events_per_second, settings.events_burst),

@@ -232,12 +232,8 @@ def _reclaim_steps(workloads: _Workloads) -> tuple[ScriptStep, ...]:
 
 
 def _expectations(workloads: _Workloads) -> tuple[Expectation, ...]:
-    vision, urgent, ablation, peak = (
-        workloads.vision,
-        workloads.urgent,
-        workloads.ablation,
-        workloads.peak,
-    )
+    vision, urgent = workloads.vision, workloads.urgent
+    ablation, peak = workloads.ablation, workloads.peak
     return (
         Expectation(
             "resource claims and device plugin in one cluster",

@@ -182,10 +182,8 @@ def _selected_devices(eligibility: Eligibility, option: Option) -> Iterator[int]
     for position, pool in enumerate(view.pools):
         if eligibility.strategy is AllocationStrategy.FIRST_FIT:
             _require_complete_pools(option, (pool,))
-        start, end = (
-            bisect_left(view.pool_of_row, position),
-            bisect_right(view.pool_of_row, position),
-        )
+        start = bisect_left(view.pool_of_row, position)
+        end = bisect_right(view.pool_of_row, position)
         yield from (
             device for device in range(start, end) if _is_selected(eligibility, option, device)
         )

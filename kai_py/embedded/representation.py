@@ -95,11 +95,8 @@ class Presenter:
                 meta["remainingItemCount"] = page.remaining
         if self.form is ResponseForm.TABLE:
             return self._table(page.items, meta, with_columns=True)
-        kind, api_version, items = (
-            f"{self.resource.kind}List",
-            self.resource.api_version,
-            page.items,
-        )
+        kind, api_version = f"{self.resource.kind}List", self.resource.api_version
+        items = page.items
         if self.form is ResponseForm.METADATA:
             kind, api_version = "PartialObjectMetadataList", _META
             items = [partial_metadata(document) for document in page.items]

@@ -172,10 +172,8 @@ class Api:
 
     async def _nodes(self, request: web.Request) -> web.Response:
         view, query = self._view(), request.query
-        offset, limit = (
-            parse_integer(query.get("offset", "0")),
-            parse_integer(query.get("limit", "64")),
-        )
+        offset = parse_integer(query.get("offset", "0"))
+        limit = parse_integer(query.get("limit", "64"))
         domain = query.get("domain", "")
         seen = await visible_to_reader(request, view)
         shows = shows_node(view, seen)

@@ -30,11 +30,8 @@ GroupSchedulersKey = tuple[str, ...]
 
 def group_schedulers_key(pod: Pod) -> GroupSchedulersKey | None:
     """The key of the group that ``pod`` names, None if it names none."""
-    namespace, group, workload = (
-        pod.metadata.namespace,
-        pod.spec.scheduling_group,
-        pod.spec.workload_ref,
-    )
+    namespace = pod.metadata.namespace
+    group, workload = pod.spec.scheduling_group, pod.spec.workload_ref
     if group is not None:
         return "schedulers", namespace, group.pod_group_name
     if workload is not None:

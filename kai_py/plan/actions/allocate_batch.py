@@ -77,13 +77,11 @@ class EquivalentGangs:
         first = {queue: gangs[0] for queue, gangs in self._gang_queue.peek(1).items()}
         if not first or not all(self._is_equivalent(gang, gang) for gang in first.values()):
             return Counter()
-        costs, classes = (
-            self._costs(first),
-            {_equivalence_class(gang): gang for gang in first.values()},
-        )
-        if not costs.request_same_resources(list(first)) or not self._have_capacity(
-            classes.values()
-        ):
+        costs = self._costs(first)
+        classes = {_equivalence_class(gang): gang for gang in first.values()}
+        if not costs.request_same_resources(list(first)):
+            return Counter()
+        if not self._have_capacity(classes.values()):
             return Counter()
         equivalent = {
             queue: list(takewhile(partial(self._is_equivalent, other=first[queue]), gangs))

@@ -4,11 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kai_py.plan.placement.preferences import (
-    NO_PREFERENCES,
-    Preferences,
-    inside_domain,
-)
+from kai_py.plan.placement.preferences import NO_PREFERENCES, Preferences, inside_domain
 from kai_py.plan.plan import Action
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement

@@ -16,11 +16,7 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.allocation_query import Alternatives
-from kai_py.plan.placement.preferences import (
-    nodes_without_devices,
-    rank_nodes,
-    static_preferences,
-)
+from kai_py.plan.placement.preferences import nodes_without_devices, rank_nodes, static_preferences
 from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement

@@ -138,11 +138,8 @@ class CapacityCount:
         for shape in self._shapes:
             changed |= shape.set_replicas(row, domain, shape.replicas(row, self._nodes[row]))
         if changed:
-            before, now = (
-                self._domain_is_enough[domain],
-                all(each.is_enough[domain] for each in self._shapes),
-            )
-            self._enough_domains += now - before
+            now = all(each.is_enough[domain] for each in self._shapes)
+            self._enough_domains += now - self._domain_is_enough[domain]
             self._domain_is_enough[domain] = now
 
     def _recount_only(self, shape: "ShapeCount", row: int) -> None:
