@@ -5,12 +5,18 @@ of it. A pod that is assumed (its binding is being written) counts as bound.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import (
+    AllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceSlice,
+)
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member
@@ -44,6 +50,24 @@ class DeviceObjects:
     claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
     generation: int = 0
     claims_generation: int = 0
+
+    def claim(self, ref: ClaimRef) -> ResourceClaim | None:
+        """The claim of this name; None if it does not exist."""
+        return self.claims.get((ref.namespace, ref.name))
+
+    def allocation(self, ref: ClaimRef) -> AllocationResult | None:
+        """What is allocated for the claim of this name; None if nothing is, or there is none."""
+        claim = self.claim(ref)
+        return None if claim is None else claim.status.allocation
+
+    def allocated_devices(
+        self, refs: Iterable[ClaimRef]
+    ) -> Iterator[DeviceRequestAllocationResult]:
+        """The devices that are allocated for the claims of these names."""
+        for ref in refs:
+            allocation = self.allocation(ref)
+            if allocation is not None:
+                yield from allocation.devices.results
 
 
 @dataclass(frozen=True)

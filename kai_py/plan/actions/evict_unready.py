@@ -138,11 +138,8 @@ def _devices_to_blame(
 
 
 def _devices(state: CycleState, member: Member) -> Iterator[DeviceKey]:
-    for ref in member.claims:
-        claim = state.snapshot.devices.claims.get((ref.namespace, ref.name))
-        allocation = claim.status.allocation if claim is not None else None
-        for each in allocation.devices.results if allocation is not None else ():
-            yield each.driver, each.pool, each.device
+    for each in state.snapshot.devices.allocated_devices(member.claims):
+        yield each.driver, each.pool, each.device
 
 
 def _note(state: CycleState, gang: Gang, message: str) -> None:

@@ -56,15 +56,12 @@ def _on_tainted(
     """By pod uid: the device whose taint the claim does not tolerate, as a clause about the pod."""
     found: dict[str, str] = {}
     for member in gang.bound:
-        for ref in member.claims:
-            claim = state.snapshot.devices.claims.get((ref.namespace, ref.name))
-            allocation = claim.status.allocation if claim is not None else None
-            for each in allocation.devices.results if allocation is not None else ():
-                device = DeviceID(each.driver, each.pool, each.device)
-                taint = untolerated_taint(tainted.get(device, ()), each.tolerations)
-                if taint is not None:
-                    said = f"device {device} of {POD} has taint {taint.key}:{taint.effect}"
-                    found.setdefault(member.pod.uid, said)
+        for each in state.snapshot.devices.allocated_devices(member.claims):
+            device = DeviceID(each.driver, each.pool, each.device)
+            taint = untolerated_taint(tainted.get(device, ()), each.tolerations)
+            if taint is not None:
+                said = f"device {device} of {POD} has taint {taint.key}:{taint.effect}"
+                found.setdefault(member.pod.uid, said)
     return found
 
 

@@ -59,7 +59,7 @@ class ClaimUsers:
 
         Until then those pods fit only where its devices are.
         """
-        claim = self.snapshot.devices.claims.get((ref.namespace, ref.name))
+        claim = self.snapshot.devices.claim(ref)
         if claim is None or claim.status.allocation is None or ref.uid in self._underway:
             return False
         users = {
@@ -80,7 +80,7 @@ class ClaimUsers:
 
     def has_others(self, ref: ClaimRef, member: Member) -> bool:
         """Whether other pods than ``member`` and its group use a claim, or were placed with it."""
-        claim = self.snapshot.devices.claims.get((ref.namespace, ref.name))
+        claim = self.snapshot.devices.claim(ref)
         listed = claim.status.reserved_for if claim is not None else ()
         group = member.group_reservation
         own = {member.pod.uid} | ({group.group.uid} if group is not None else set())
@@ -96,7 +96,7 @@ class ClaimUsers:
                 if use.claim is not None:
                     added.setdefault(ref, set()).add(consumer_of(member, ref))
         for ref, consumers in added.items():
-            claim = self.snapshot.devices.claims.get((ref.namespace, ref.name))
+            claim = self.snapshot.devices.claim(ref)
             if claim is None:
                 continue
             present = self._consumers_of(claim, released=capacity is Capacity.FUTURE_IDLE)

@@ -340,7 +340,7 @@ class CycleDevices:
 
     def _claim(self, member: Member, ref: ClaimRef) -> ResourceClaim:
         """The claim, or what it will be if it is yet to be created."""
-        existing = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        existing = self._snapshot.devices.claim(ref)
         exists = member.state is not PodState.EXPECTED and not is_placeholder(member.pod.uid)
         use = member.shape.claims[member.claims.index(ref)]
         spec = self.narrowed_spec(use.spec)
@@ -350,9 +350,7 @@ class CycleDevices:
         return use.claim or ResourceClaim(metadata=meta, spec=spec)
 
     def _allocation(self, ref: ClaimRef) -> AllocationResult | None:
-        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
-        written = claim.status.allocation if claim is not None else None
-        return written or self._allocations.get(ref.uid)
+        return self._snapshot.devices.allocation(ref) or self._allocations.get(ref.uid)
 
     def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         self._allocations[ref.uid] = allocation
@@ -360,7 +358,7 @@ class CycleDevices:
         return undo_all([*undo, lambda: _delete(self._allocations, ref.uid)])
 
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
-        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        claim = self._snapshot.devices.claim(ref)
         left = self.users.leave(ref.uid, pod_uid) if claim is not None else None
         if claim is None or left is None:
             return no_undo
@@ -368,7 +366,7 @@ class CycleDevices:
 
     def _free_unused(self, ref: ClaimRef) -> Undo:
         """Free the claim's devices unless they are free already or the claim is in use."""
-        claim = self._snapshot.devices.claims.get((ref.namespace, ref.name))
+        claim = self._snapshot.devices.claim(ref)
         allocation = None if claim is None else claim.status.allocation
         if claim is None or allocation is None or ref.uid in self._freed:
             return no_undo
