@@ -122,7 +122,7 @@ class Turnover:
         at, rows = found
         if patience.may_evict:
             self._claim(gang, request.members, rows)
-            self._reserve(gang, request, tuple(sorted(rows)), at)
+            self._reserve_drained(gang, request.members, rows, at)
         # If the pods do not end as expected, the gang does not wait any longer.
         state.waiting[gang.key] = min(until, at) if at > state.snapshot.now else until
         reason = state.unschedulable.get(gang.key)
@@ -153,7 +153,7 @@ class Turnover:
             self._failed.add(kind)
             return
         self._claim(gang, request.members, found[1])
-        self._reserve(gang, request, tuple(sorted(found[1])), state.snapshot.now)
+        self._reserve_drained(gang, request.members, found[1], state.snapshot.now)
 
     def _may_wait(self, gang: Gang) -> bool:
         """Whether the gang may evict others and any pod is expected to end soon."""
@@ -181,9 +181,7 @@ class Turnover:
                 return
             at, rows = found
             self._claim(gang, request.members, rows)
-            cost = state.request_cost(gang)
-            reservation = Reservation(gang, tuple(sorted(rows)), math.ceil(at), cost)
-            state.placer.reservations.active.append(reservation)
+            self._reserve(gang, rows, at)
 
     def _largest_waiting(self, gangs: Iterable[Gang]) -> Gang | None:
         """The gang with the largest request of those that waited too long; of equals the oldest."""
@@ -298,16 +296,18 @@ class Turnover:
         before = self._costs.get(gang.queue, 0.0)
         self._costs[gang.queue] = before + self._state.request_cost(gang)
 
-    def _reserve(
-        self, gang: Gang, request: PlacementRequest, rows: tuple[int, ...], at: float
+    def _reserve_drained(
+        self, gang: Gang, members: Sequence[Member], rows: Iterable[int], at: float
     ) -> None:
-        """Reserve the nodes that drain for the gang, if others could use capacity there."""
-        reserved = tuple(row for row in rows if self._has_idle(request.members[0].shape, row))
+        """Reserve those of the nodes, which drain for the gang, where others could use capacity."""
+        reserved = [row for row in rows if self._has_idle(members[0].shape, row)]
         if reserved:
-            start = max(at, self._state.snapshot.now)
-            cost = self._state.request_cost(gang)
-            reservation = Reservation(gang, reserved, math.ceil(start), cost)
-            self._state.placer.reservations.active.append(reservation)
+            self._reserve(gang, reserved, max(at, self._state.snapshot.now))
+
+    def _reserve(self, gang: Gang, rows: Iterable[int], at: float) -> None:
+        cost = self._state.request_cost(gang)
+        reservation = Reservation(gang, tuple(sorted(rows)), math.ceil(at), cost)
+        self._state.placer.reservations.active.append(reservation)
 
     def _has_idle(self, shape: Shape, row: int) -> bool:
         """Whether pods of other gangs could take capacity on the node that the gang needs."""
