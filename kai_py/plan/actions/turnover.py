@@ -50,7 +50,7 @@ MAX_ENDS_AWAITED = 512
 
 
 @dataclass(slots=True)
-class _Claimed:
+class _Awaited:
     """The capacity of one node that earlier gangs wait for: ``amounts`` (resources,), devices."""
 
     amounts: Floats
@@ -78,7 +78,7 @@ class Turnover:
         actions = state.settings.actions
         self._may_reclaim, self._may_preempt = Action.RECLAIM in actions, Action.PREEMPT in actions
         self._freed = FreedResources(state)
-        self._claimed: dict[int, _Claimed] = {}
+        self._awaited: dict[int, _Awaited] = {}
         self._costs: dict[str, Floats] = {}
         self._failed: set[tuple[int, int, float]] = set()
         self._ends: tuple[int, list[PodEnd]] | None = None
@@ -91,7 +91,7 @@ class Turnover:
             each for each in reservations.active if each.gang.key not in state.waiting
         ]
         state.waiting.clear()
-        self._claimed.clear()
+        self._awaited.clear()
         self._costs.clear()
         self._failed.clear()
 
@@ -121,7 +121,7 @@ class Turnover:
             return False
         at, rows = found
         if patience.may_evict:
-            self._claim(gang, request.members, rows)
+            self._await(gang, request.members, rows)
             self._reserve_drained(gang, request.members, rows, at)
         # If the pods do not end as expected, the gang does not wait any longer.
         state.waiting[gang.key] = min(until, at) if at > state.snapshot.now else until
@@ -152,7 +152,7 @@ class Turnover:
         if found is None:
             self._failed.add(kind)
             return
-        self._claim(gang, request.members, found[1])
+        self._await(gang, request.members, found[1])
         self._reserve_drained(gang, request.members, found[1], state.snapshot.now)
 
     def _may_wait(self, gang: Gang) -> bool:
@@ -180,7 +180,7 @@ class Turnover:
             if found is None or found[0] <= state.snapshot.now:
                 return
             at, rows = found
-            self._claim(gang, request.members, rows)
+            self._await(gang, request.members, rows)
             self._reserve(gang, rows, at)
 
     def _largest_waiting(self, gangs: Iterable[Gang]) -> Gang | None:
@@ -263,9 +263,9 @@ class Turnover:
         }
         replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
         nodes: dict[int, NodeCapacity] = {}
-        for row, claimed in self._claimed.items():
-            left = state.statement.future_idle[:, row] - claimed.amounts
-            nodes[row] = NodeCapacity(left.tolist(), -claimed.devices)
+        for row, awaited in self._awaited.items():
+            left = state.statement.future_idle[:, row] - awaited.amounts
+            nodes[row] = NodeCapacity(left.tolist(), -awaited.devices)
             replicas[row] = 0 if row in closed else count.replicas(row, nodes[row])
         found = {row: n for row, n in enumerate(replicas) if n}
         total, at = sum(found.values()), state.snapshot.now
@@ -286,13 +286,14 @@ class Turnover:
             return None
         return at, _first(found, len(members))
 
-    def _claim(self, gang: Gang, members: Sequence[Member], rows: dict[int, int]) -> None:
+    def _await(self, gang: Gang, members: Sequence[Member], rows: dict[int, int]) -> None:
+        """Withhold from later gangs what the gang waits for: so many of its pods on each row."""
         vector = self._state.statement.request_vector(members[0].shape)
         devices = members[0].claimed_gpus
         for row, replicas in rows.items():
-            claimed = self._claimed.setdefault(row, _Claimed(np.zeros(len(vector))))
-            claimed.amounts += vector * replicas
-            claimed.devices += devices * replicas
+            awaited = self._awaited.setdefault(row, _Awaited(np.zeros(len(vector))))
+            awaited.amounts += vector * replicas
+            awaited.devices += devices * replicas
         before = self._costs.get(gang.queue, 0.0)
         self._costs[gang.queue] = before + self._state.request_cost(gang)
 
