@@ -157,7 +157,7 @@ class Turnover:
 
     def _may_wait(self, gang: Gang) -> bool:
         """Whether the gang may evict others and any pod is expected to end soon."""
-        if not gang.may_preempt or is_service(gang) or _is_constrained(gang):
+        if not gang.may_preempt or is_service(gang) or has_topology_constraint(gang.tree):
             return False
         return bool(self._ends_soon())
 
@@ -192,7 +192,7 @@ class Turnover:
         for gang in gangs:
             if gang.waiting_since > since or not gang.preemptible or len(gang.pending) < 2:
                 continue
-            if state.precondition(gang) is not None or _is_constrained(gang):
+            if state.precondition(gang) is not None or has_topology_constraint(gang.tree):
                 continue
             cost, queue = state.request_cost(gang), quota.queues.positions[gang.queue]
             fair = quota.usage.fair[:, quota.queues.ancestors(queue)].min(axis=1)
@@ -317,11 +317,6 @@ class Turnover:
         if gpu is None or shape.needs_devices:
             return bool(shape.needs_devices)
         return bool(statement.free(Capacity.FUTURE_IDLE)[gpu, row] >= 1.0)
-
-
-def _is_constrained(gang: Gang) -> bool:
-    """Whether a topology decides where its pods may go."""
-    return any(has_topology_constraint(each) for each in (gang.tree, *gang.tree.children))
 
 
 def _first(found: dict[int, int], needed: int) -> dict[int, int]:

@@ -382,7 +382,7 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
     shape = members[0].shape
     return (
         (len(members) == 1 or all(member.shape is shape for member in members))
-        and not (gang.tree.children and any(map(has_topology_constraint, gang.tree.children)))
+        and not any(map(has_topology_constraint, gang.tree.children))
         and not state.statement.pod_rules.concern(shape)
         and not shape.has_claims
         and shape.gpu_share is None
