@@ -106,6 +106,15 @@ def exceeds_any(amount: Floats, bound: Floats) -> Bools:
     return np.asarray(exceeds(amount, bound).any(axis=0))
 
 
+def exceeds_fair_share(usage: QueueUsage, queue: int, cost: Floats) -> bool:
+    """Whether ``cost`` (resources,) by itself is above the fair share of a queue or its ancestors.
+
+    What a gang of that cost were given, other queues would take back.
+    """
+    fair = usage.fair[:, usage.queues.ancestors(queue)].min(axis=1)
+    return bool(exceeds(np.where(cost > 0, cost, 0.0), fair).any())
+
+
 def tolerance(bound: Floats) -> Floats:
     """How far above each bound, of any shape, an amount still counts as equal."""
     slack: Floats = 1e-9 + 1e-12 * np.abs(bound)

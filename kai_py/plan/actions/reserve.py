@@ -34,7 +34,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
 from kai_py.plan.victims.survival import would_fail
 from kai_py.policy.queue_limits import check_deserved
-from kai_py.policy.queue_usage import exceeds_any
+from kai_py.policy.queue_usage import exceeds_fair_share
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
@@ -161,8 +161,7 @@ def _waited_too_long(state: CycleState, gangs: Iterable[Gang]) -> list[Gang]:
 def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
     quota = state.quota
     queue, cost = quota.queues.positions[gang.queue], quota.cost_of(request.members)
-    fair = quota.shares.fair[:, quota.queues.ancestors(queue)].min(axis=1)
-    if exceeds_any(np.where(cost > 0, cost, 0.0)[:, None], fair[:, None]).any():
+    if exceeds_fair_share(quota.usage, queue, cost):
         return False
     if gang.is_preemptible(request.members):
         return True

@@ -32,7 +32,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
 from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.timing import MAX_PATIENCE
-from kai_py.policy.queue_usage import exceeds
+from kai_py.policy.queue_usage import exceeds_fair_share
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows, is_guaranteed
 from kai_py.policy.runtime_history import is_service
 from kai_py.snapshot.gangs import Gang, Member
@@ -195,8 +195,7 @@ class Turnover:
             if state.precondition(gang) is not None or has_topology_constraint(gang.tree):
                 continue
             cost, queue = state.request_cost(gang), quota.queues.positions[gang.queue]
-            fair = quota.usage.fair[:, quota.queues.ancestors(queue)].min(axis=1)
-            if exceeds(np.where(cost > 0, cost, 0.0), fair).any():
+            if exceeds_fair_share(quota.usage, queue, cost):
                 continue
             parts = np.divide(cost, total, out=np.zeros_like(cost), where=total > 0)
             rank = (-float(parts.max(initial=0.0)), gang.waiting_since, gang.key)
