@@ -131,11 +131,10 @@ class Reclaim(VictimStrategy):
 
     @cached_property
     def _reclaimer(self) -> Reclaimer:
-        quota, gang = self.state.quota, self.gang
-        cost = self.state.charged_cost(gang)
-        cost = quota.cost_of(self.request.members) if cost is None else cost
-        preemptible = gang.is_preemptible(self.request.members)
-        return Reclaimer(quota.queues.positions[gang.queue], cost, preemptible)
+        gang, members = self.gang, self.request.members
+        queue = self.state.quota.queues.positions[gang.queue]
+        cost = self.state.charged_cost(gang, members)
+        return Reclaimer(queue, cost, gang.is_preemptible(members))
 
     def _resource_to_tell(self, victim: Gang) -> int:
         """GPUs where they are requested or nothing is, else what the victim's queue exceeds."""

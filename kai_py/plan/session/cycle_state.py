@@ -227,9 +227,10 @@ class CycleState:
         charged = self._charged.get(gang.key)
         return self._cached_request(gang)[2] if charged is None else charged
 
-    def charged_cost(self, gang: Gang) -> Floats | None:
-        """(quota resources,) what ``charging`` charges the next request of ``gang`` with, if so."""
-        return self._charged.get(gang.key)
+    def charged_cost(self, gang: Gang, members: Sequence[Member]) -> Floats:
+        """(quota resources,) as ``request_cost``, of ``members`` that were requested before."""
+        charged = self._charged.get(gang.key)
+        return self.quota.cost_of(members) if charged is None else charged
 
     @contextmanager
     def charging(self, gang: Gang, cost: Floats) -> Iterator[None]:

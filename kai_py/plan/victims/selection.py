@@ -144,8 +144,7 @@ class _QueueLimits:
             return
         ancestors = usage.queues.ancestors(queue)
         self._state = state
-        cost = state.charged_cost(gang)
-        self._cost = state.quota.cost_of(request.members) if cost is None else cost
+        self._cost = state.charged_cost(gang, request.members)
         self._allocated = usage.counted(QuotaBound.MAX, ancestors) + self._cost[:, None]
         self._max = usage.queues.max[:, ancestors]
         self._shared = shared_depth(usage.queues, queue)
