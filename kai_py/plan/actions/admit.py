@@ -8,7 +8,7 @@ are admitted one at a time. Nothing is placed here: the next cycle does that.
 Order: priority including ageing, then age. O(pending pods), only while a pod has the gate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from kai_py.plan.plan import Admission
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import least_cost
 from kai_py.plan.session.quota_check import check_quota
+from kai_py.plan.state.undo import Undo, undo_all
 from kai_py.snapshot.gangs import Gang, Member, PodState
 
 
@@ -40,8 +41,7 @@ def admit(
             if pods:
                 undo.append(_charge(state, gang, pods))
                 admitted.append(Admission(gang.key, tuple(member.pod for member in pods)))
-    for step in reversed(undo):
-        step()
+    undo_all(undo)()
     return tuple(admitted)
 
 
@@ -82,15 +82,11 @@ def _without_gate(member: Member) -> Member:
     return replace(member, state=PodState.PENDING) if _has_only_our_gate(member) else member
 
 
-def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Callable[[], None]:
+def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Undo:
     charge = state.quota.charge
-    steps = [
-        charge(gang, each.charge, 1.0, non_preemptible=gang.is_non_preemptible(each))
-        for each in members
-    ]
-
-    def undo() -> None:
-        for step in reversed(steps):
-            step()
-
-    return undo
+    return undo_all(
+        [
+            charge(gang, each.charge, 1.0, non_preemptible=gang.is_non_preemptible(each))
+            for each in members
+        ]
+    )
