@@ -56,7 +56,7 @@ from kai_py.snapshot.settings import SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_objects import queue_info
 from kai_py.snapshot.tables.queues import QueueInfo
-from kai_py.watch.kinds import WatchedQueue
+from kai_py.watch.kinds import KIND_BY_COLLECTION, WatchedQueue
 
 KAI_DEFAULT_QUEUE = "default-queue"
 """Where KAI puts workloads that name no queue."""
@@ -80,7 +80,7 @@ class Planner:
         ``on_unneeded_kind``: with one that cannot be read, when it owns none any more.
         ``on_failure``: with each object that is set aside, and the exception.
         """
-        self._quarantine = Quarantine(on_failure)
+        self._quarantine = Quarantine(on_failure, KIND_BY_COLLECTION)
         devices = configuration.devices
         self._devices = ClusterDevices(
             GpuDefinition(

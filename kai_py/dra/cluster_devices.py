@@ -34,7 +34,7 @@ from kai_py.dra.spending import Spending
 from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.quarantine import Quarantine, reference
+from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import DeviceObjects
 from kai_py.snapshot.tables.queues import DeviceLimit
@@ -231,21 +231,19 @@ class ClusterDevices:
 
     def _put(self, resource_slice: ResourceSlice) -> None:
         """Add a slice; one that cannot be read is left out."""
-        affected = reference("resourceslices", resource_slice)
         try:
             self.inventory.put(resource_slice)
         except Exception as error:
             self.inventory.discard(resource_slice.metadata.name)
-            self.quarantine.report(affected, SLICE, error)
+            self.quarantine.report_record("resourceslices", resource_slice, SLICE, error)
         else:
-            self.quarantine.clear(affected, SLICE)
+            self.quarantine.clear_record("resourceslices", resource_slice, SLICE)
 
     def _mark_allocated(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
         self.state.mark_allocated(allocation)
-        affected = reference("resourceclaims", claim)
         unreadable = unreadable_shares(allocation)
         if unreadable:
             error = ValueError(f"status.allocation: consumedCapacity of {', '.join(unreadable)}")
-            self.quarantine.report(affected, ALLOCATION, error)
+            self.quarantine.report_record("resourceclaims", claim, ALLOCATION, error)
         else:
-            self.quarantine.clear(affected, ALLOCATION)
+            self.quarantine.clear_record("resourceclaims", claim, ALLOCATION)

@@ -31,7 +31,7 @@ from kai_py.dra.gpu_weight import requested_share, share_of
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 from kai_py.snapshot.accounting import DEVICE_CLASS, Accounting, DeviceRequestSpec
-from kai_py.snapshot.quarantine import Quarantine, reference
+from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.tables.queues import DeviceLimit
 
 COUNTING = "counting its devices"
@@ -112,13 +112,12 @@ class DeviceAccounting:
 
     def _count_class(self, name: str) -> ClassInfo:
         device_class = self.classes[name]
-        affected = reference("deviceclasses", device_class)
         try:
             found = class_info(name, device_class, self.kinds_of_class(name), self.definition)
         except Exception as error:
-            self.quarantine.report(affected, COUNTING, error)
+            self.quarantine.report_record("deviceclasses", device_class, COUNTING, error)
             return NO_CLASS
-        self.quarantine.clear(affected, COUNTING)
+        self.quarantine.clear_record("deviceclasses", device_class, COUNTING)
         return found
 
     def refund(self, spec: ResourceClaimSpec, allocation: AllocationResult) -> dict[str, float]:

@@ -29,7 +29,7 @@ from kai_py.snapshot.object_cache import (
 )
 from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
-from kai_py.snapshot.quarantine import InvalidObject, Quarantine, reference
+from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.suspended_jobs import SuspendedJobs
@@ -112,11 +112,11 @@ class SnapshotBuilder:
             elif not same_owner(old, new):
                 self._apply_object(kind, old, new)
         except Exception as error:
-            self._quarantine.report(reference(kind, record), READING, error)
+            self._quarantine.report_record(kind, record, READING, error)
         else:
             self._quarantine.clear_record(kind, record, READING)
         if new is None:
-            self._quarantine.forget(reference(kind, record))
+            self._quarantine.forget_record(kind, record)
 
     def gang_of(self, pod: Pod) -> GangSpec | None:
         """The gang of a pod of ours, None for pods of other schedulers."""
@@ -299,7 +299,7 @@ class SnapshotBuilder:
                 else:
                     self._tables.refusals.note(pod, key)
             except Exception as error:
-                self._quarantine.report(reference("pods", pod), DERIVING, error)
+                self._quarantine.report_record("pods", pod, DERIVING, error)
             else:
                 self._quarantine.clear_record("pods", pod, DERIVING)
         else:
@@ -350,7 +350,7 @@ class SnapshotBuilder:
         try:
             touched = self._tables.pod_tables.place(self._derived(pod, placement, ours=ours))
         except Exception as error:
-            invalid = self._quarantine.report(reference("pods", pod), DERIVING, error)
+            invalid = self._quarantine.report_record("pods", pod, DERIVING, error)
             touched = self._place_invalid(pod, placement, invalid, ours=ours)
         else:
             self._quarantine.clear_record("pods", pod, DERIVING)

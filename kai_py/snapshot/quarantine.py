@@ -5,7 +5,7 @@ object that the code does not expect. Either way it affects only that object, wh
 (``InvalidObject``) for each thing that goes wrong, and is tried again with its next change.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.numbers import shortened
@@ -13,34 +13,8 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.gang import Owner
 from kai_py.snapshot.tables.pod_table import ObjectTable
 
-KINDS = {
-    "pods": ("v1", "Pod"),
-    "nodes": ("v1", "Node"),
-    "namespaces": ("v1", "Namespace"),
-    "persistentvolumeclaims": ("v1", "PersistentVolumeClaim"),
-    "persistentvolumes": ("v1", "PersistentVolume"),
-    "jobs": ("batch/v1", "Job"),
-    "replicasets": ("apps/v1", "ReplicaSet"),
-    "deployments": ("apps/v1", "Deployment"),
-    "statefulsets": ("apps/v1", "StatefulSet"),
-    "poddisruptionbudgets": ("policy/v1", "PodDisruptionBudget"),
-    "priorityclasses": ("scheduling.k8s.io/v1", "PriorityClass"),
-    "storageclasses": ("storage.k8s.io/v1", "StorageClass"),
-    "csinodes": ("storage.k8s.io/v1", "CSINode"),
-    "csidrivers": ("storage.k8s.io/v1", "CSIDriver"),
-    "csistoragecapacities": ("storage.k8s.io/v1", "CSIStorageCapacity"),
-    "volumeattachments": ("storage.k8s.io/v1", "VolumeAttachment"),
-    "resourceclaims": ("resource.k8s.io/v1", "ResourceClaim"),
-    "resourceclaimtemplates": ("resource.k8s.io/v1", "ResourceClaimTemplate"),
-    "resourceslices": ("resource.k8s.io/v1", "ResourceSlice"),
-    "deviceclasses": ("resource.k8s.io/v1", "DeviceClass"),
-    "devicetaintrules": ("resource.k8s.io/v1", "DeviceTaintRule"),
-    "queues.scheduling.kai.io": ("scheduling.kai.io/v1alpha1", "Queue"),
-    "queues.scheduling.run.ai": ("scheduling.run.ai/v2", "Queue"),
-    "podgroups.scheduling.run.ai": ("scheduling.run.ai/v2alpha2", "PodGroup"),
-    "topologies.kai.scheduler": ("kai.scheduler/v1alpha1", "Topology"),
-}
-"""API version and kind of the records that do not say it, by collection."""
+Kinds = Mapping[str, tuple[str, str]]
+"""API version and kind by collection, for the records that do not say theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +38,23 @@ def ignore_failure(_object: InvalidObject, _error: Exception) -> None:
     """Contain the failure; the snapshot lists the object."""
 
 
-def reference(kind: str, changed: object) -> Owner:
-    """The reference to a record of the collection ``kind``."""
-    meta = getattr(changed, "metadata", None)
-    if not isinstance(meta, ObjectMeta):
-        meta = ObjectMeta(name=str(getattr(changed, "name", "")))
-    api_version, name = KINDS.get(kind, ("", kind))
-    api_version = getattr(changed, "api_version", "") or api_version
-    name = getattr(changed, "kind", "") or name
-    return Owner(api_version, name, meta.namespace, meta.name, meta.uid)
-
-
 class Quarantine:
     """Objects that could not be processed, with the part that failed."""
 
-    def __init__(self, on_failure: OnFailure = raise_failure) -> None:
+    def __init__(self, on_failure: OnFailure = raise_failure, kinds: Kinds | None = None) -> None:
         """Start empty."""
-        self._on_failure = on_failure
+        self._on_failure, self._kinds = on_failure, kinds or {}
         self._parts: dict[Owner, dict[str, str]] = {}
+
+    def _reference(self, collection: str, record: object) -> Owner:
+        """The reference to a record of a collection."""
+        meta = getattr(record, "metadata", None)
+        if not isinstance(meta, ObjectMeta):
+            meta = ObjectMeta(name=str(getattr(record, "name", "")))
+        api_version, kind = self._kinds.get(collection, ("", collection))
+        api_version = getattr(record, "api_version", "") or api_version
+        kind = getattr(record, "kind", "") or kind
+        return Owner(api_version, kind, meta.namespace, meta.name, meta.uid)
 
     def report(self, affected: Owner, part: str, error: Exception) -> InvalidObject:
         """Set ``part`` of an object aside; the listener is called once."""
@@ -94,22 +67,28 @@ class Quarantine:
             self._on_failure(invalid, error)
         return invalid
 
+    def report_record(
+        self, collection: str, record: object, part: str, error: Exception
+    ) -> InvalidObject:
+        """As ``report``, for a record of a collection."""
+        return self.report(self._reference(collection, record), part, error)
+
     def apply(self, table: ObjectTable, kind: str, old: object | None, new: object | None) -> None:
         """Pass a change of an object on to a table; a version that failed was never taken in."""
         part, record = type(table).__name__, new if new is not None else old
-        if self._parts and part in self._parts.get(reference(kind, record), ()):
+        if self._parts and part in self._parts.get(self._reference(kind, record), ()):
             old = None
         try:
             if old is not None or new is not None:
                 table.apply(kind, old, new)
         except Exception as error:
-            self.report(reference(kind, record), part, error)
+            self.report_record(kind, record, part, error)
         else:
             self.clear_record(kind, record, part)
 
-    def forget(self, affected: Owner) -> None:
+    def forget_record(self, collection: str, record: object) -> None:
         """Forget an object that was deleted."""
-        self._parts.pop(affected, None)
+        self._parts.pop(self._reference(collection, record), None)
 
     def clear(self, affected: Owner, part: str) -> None:
         """Note that the part of the object has been processed without an error."""
@@ -117,10 +96,10 @@ class Quarantine:
         if parts is not None and parts.pop(part, None) is not None and not parts:
             del self._parts[affected]
 
-    def clear_record(self, kind: str, record: object, part: str) -> None:
-        """As ``clear``, for a record of the collection ``kind``."""
+    def clear_record(self, collection: str, record: object, part: str) -> None:
+        """As ``clear``, for a record of a collection."""
         if self._parts:
-            self.clear(reference(kind, record), part)
+            self.clear(self._reference(collection, record), part)
 
     def snapshot(self) -> tuple[InvalidObject, ...]:
         """All invalid objects, in order of their references."""

@@ -280,6 +280,9 @@ WATCHED_BY_NAME: dict[tuple[str, str], Kind[Any]] = {
 }
 """By group and kind, as ``apiVersion`` and ``kind`` of an object give them."""
 
+KIND_BY_COLLECTION = {kind.collection_name: (kind.at().api_version, kind.name) for kind in WATCHED}
+"""API version and kind, as objects give them, by name of the collection."""
+
 
 def watched_as(document: Mapping[str, Any]) -> Resource[Any] | None:
     """The resource as which the scheduler watches an object; None if it does not."""

@@ -10,6 +10,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.grouper import Grouper
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.quarantine import Quarantine
+from kai_py.watch.kinds import KIND_BY_COLLECTION
 from tests.support.scenario import (
     Cluster,
     claim,
@@ -34,7 +35,9 @@ class Boom(Exception):
 def contained(*objects, identify: Callable | None = None) -> tuple[Cluster, list]:
     """A cluster whose failures are kept in the list."""
     failures: list = []
-    quarantine = Quarantine(lambda invalid, error: failures.append((invalid, error)))
+    quarantine = Quarantine(
+        lambda invalid, error: failures.append((invalid, error)), KIND_BY_COLLECTION
+    )
     world = cluster()
     world.devices = ClusterDevices(quarantine=quarantine)
     world.builder = SnapshotBuilder(
