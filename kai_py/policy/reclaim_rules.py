@@ -4,16 +4,18 @@ Let R be the queue of the reclaimer and V that of a victim, both at the first le
 paths differ (siblings). "Within" and "above" are over ``FairnessRules.compared_resources``.
 
 1. Who may reclaim: allocated(R) + request is within R's fair share; a non-preemptible request is
-also within what R deserves. 2. From whom: if R stays within what it deserves, V must exceed what it
-deserves in a requested resource, or not fall short in any; else V must be above its allocatable. 3.
-Each victim, against what V still has when it is taken: either V is above its allocatable (maintain
-fair share), or R stays within what it deserves and V is above what it deserves (guarantee
-deserved). Victims of one queue are taken in the order given, queues in table order, so the result
-depends on the set of victims and not on how queues were visited. A set that is refused stays
-refused when victims are added: the largest legal prefix is found by bisection. 4. For R's queue and
-each of its ancestors, against each sibling X that loses something: refused if R ends above its fair
-share, X has one, and saturation(R) x multiplier >= saturation(X), where saturation = allocated /
-fair share. 5. A non-preemptible request is within what is deserved at every level.
+   also within what R deserves.
+2. From whom: if R stays within what it deserves, V must exceed what it deserves in a requested
+   resource, or not fall short in any; else V must be above its allocatable.
+3. Each victim, against what V still has when it is taken: either V is above its allocatable
+   (maintain fair share), or R stays within what it deserves and V is above what it deserves
+   (guarantee deserved). Victims of one queue are taken in the order given, queues in table order,
+   so the result depends on the set of victims and not on how queues were visited. A set that is
+   refused stays refused when victims are added: the largest legal prefix is found by bisection.
+4. For R's queue and each of its ancestors, against each sibling X that loses something: refused if
+   R ends above its fair share, X has one, and saturation(R) x multiplier >= saturation(X), where
+   saturation = allocated / fair share.
+5. A non-preemptible request is within what is deserved at every level.
 
 All are pure functions of arrays. A refusal carries the inequality that decided
 (``reclaim_refusal``).
@@ -31,6 +33,7 @@ from kai_py.policy.queue_usage import (
     diverging_siblings,
     exceeds,
     exceeds_any,
+    tolerance,
 )
 from kai_py.policy.reclaim_refusal import (
     ReclaimRefused,
@@ -122,6 +125,36 @@ def allowed_by_share(
         remaining, usage.allocatable[:, their_queues][rows]
     ) | guarantees_deserved(starved, remaining, usage.queues.deserved[:, their_queues][rows])
     return allowed
+
+
+class ReclaimAllowance:
+    """Rule 3 one victim at a time: by how much queues are above their bound, less what was taken.
+
+    For searches that choose victims with that rule in mind. ``check_reclaim`` still has to allow
+    what they find: it takes the victims of a queue in a fixed order, and checks rules 4 and 5.
+    """
+
+    def __init__(self, usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> None:
+        """Nothing is taken yet."""
+        ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)
+        rows = compared_rows(reclaimer.request, rules)
+        starved = stays_within_deserved(usage, reclaimer, ours, rows)
+        deserved = np.where(starved, usage.queues.deserved[:, theirs], np.inf)
+        bound = np.minimum(usage.allocatable[:, theirs], deserved)
+        above = usage.allocated[:, theirs] - bound - tolerance(bound)
+        self._rows: list[int] = rows.tolist()
+        self._siblings: list[int] = theirs.tolist()
+        self._above: list[list[float]] = above[rows].T.tolist()
+
+    def allows(self, queue: int) -> bool:
+        """Whether a victim may be taken from ``queue``."""
+        return any(each > 0 for each in self._above[self._siblings[queue]])
+
+    def take(self, queue: int, amount: Floats) -> None:
+        """Count ``amount`` (resources,) as taken from ``queue``; a negative one as given back."""
+        above = self._above[self._siblings[queue]]
+        for position, row in enumerate(self._rows):
+            above[position] -= amount.item(row)
 
 
 def maintains_fair_share(allocated: Floats, allocatable: Floats) -> Bools:

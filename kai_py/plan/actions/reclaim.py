@@ -26,9 +26,9 @@ from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds, exceeds_any
-from kai_py.policy.reclaim_allowance import ReclaimAllowance
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
+    ReclaimAllowance,
     Reclaimer,
     check_reclaim,
     check_reclaimer,

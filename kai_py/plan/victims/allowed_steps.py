@@ -20,7 +20,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
 from kai_py.plan.victims.replica_steps import units_by_row
 from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
-from kai_py.policy.reclaim_allowance import ReclaimAllowance
+from kai_py.policy.reclaim_rules import ReclaimAllowance
 
 
 class _Step(NamedTuple):

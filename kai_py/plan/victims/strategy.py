@@ -11,7 +11,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
-from kai_py.policy.reclaim_allowance import ReclaimAllowance
+from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Gang
 
 
