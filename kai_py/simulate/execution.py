@@ -1,8 +1,9 @@
-"""Execution of a plan where there are no other writers: at once, in order, without retries.
+"""Execution of a plan in a simulated cluster: at once, in order, without retries.
 
-The writes are those of ``commit``: claims get their allocation and their consumers, pods that share
-GPUs the names of their GPU groups, then pods are bound; victims go through the Eviction API, so
-disruption budgets are enforced here as well.
+There are no other writers than its controllers (``cluster``). The writes are those of ``commit``:
+claims get their allocation and their consumers, pods that share GPUs the names of their GPU groups,
+then pods are bound; victims go through the Eviction API, so disruption budgets are enforced here as
+well.
 """
 
 import logging

@@ -73,7 +73,7 @@ def _node_edits(specs: list[Spec]) -> Edits:
     for key, value in dict.fromkeys(item for each in selectors for item in each.items()):
         yield f"remove the requirement of node label {key}={value}", partial(_without_label, key)
     if any((spec.get("affinity") or {}).get("nodeAffinity") for spec in specs):
-        yield "remove its node affinity", _without_affinity
+        yield "remove its node affinity", partial(_without_rule, "nodeAffinity")
     if sum(map(len, selectors)) > 1:
         yield "remove its node selector", _without_selector
 
@@ -121,10 +121,6 @@ def _without_label(key: str, spec: Spec) -> None:
 
 def _without_selector(spec: Spec) -> None:
     spec.pop("nodeSelector", None)
-
-
-def _without_affinity(spec: Spec) -> None:
-    _without_rule("nodeAffinity", spec)
 
 
 def _tolerate(taint: Taint, spec: Spec) -> None:

@@ -1,9 +1,10 @@
 """A cluster that consists of documents only: planned for, and changed as plans decide.
 
-There is no API server and there are no controllers: what a plan decides happens at once, and
-nothing else does. Placed pods run, evicted pods are gone with their claims; terminating pods, and
-what claims hold for pods that have ended, or still wait, are gone after the first cycle. Nothing
-makes new pods for those that were evicted; a Job that is suspended waits until it is resumed.
+There is no API server and there are no controllers, as there are in ``cluster``: what a plan
+decides happens at once, and nothing else does. Placed pods run, evicted pods are gone with their
+claims; terminating pods, and what claims hold for pods that have ended, or still wait, are gone
+after the first cycle. Nothing makes new pods for those that were evicted; a Job that is suspended
+waits until it is resumed.
 """
 
 import contextlib
