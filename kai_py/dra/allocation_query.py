@@ -24,7 +24,7 @@ from kai_py.dra.allocator import (
 from kai_py.dra.cluster_layout import ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.eligibility import Expressions
-from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.node_classes import NodeClasses
@@ -57,7 +57,6 @@ class AllocationStep:
 class QueryContext:
     """What all queries of a cluster have in common."""
 
-    features: Features
     strategy: AllocationStrategy
     expressions: Expressions
     usage_classes: UsageClasses
@@ -284,9 +283,7 @@ class AllocationQuery:
     def _prepare_problem(self, view: NodeDevices) -> NodeProblem | AllocationError:
         context = self.context
         try:
-            return prepare_problem(
-                self.claims, view, context.features, context.strategy, context.expressions
-            )
+            return prepare_problem(self.claims, view, context.strategy, context.expressions)
         except AllocationError as error:
             return error.as_outcome()
 

@@ -20,7 +20,7 @@ from kai_py.dra.counters import CounterLayout, layout_counters
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.eligibility import SELECTION_CHECKS, DeviceRejection, Eligibility, Expressions
 from kai_py.dra.expressions import CachedExpressions, CompiledExpressions
-from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import Inventory, NodeDevices
 from kai_py.dra.parsed_claims import Option, ParsedClaims, parse_claims
@@ -75,7 +75,6 @@ def allocate(
         problem = prepare_problem(
             parse_claims(claims, classes, inventory.features),
             view,
-            inventory.features,
             inventory.strategy,
             CachedExpressions(CompiledExpressions(allowance or SelectorAllowance())),
         )
@@ -99,17 +98,13 @@ class NodeProblem:
 
 
 def prepare_problem(
-    claims: ParsedClaims,
-    view: NodeDevices,
-    features: Features,
-    strategy: AllocationStrategy,
-    expressions: Expressions,
+    claims: ParsedClaims, view: NodeDevices, strategy: AllocationStrategy, expressions: Expressions
 ) -> NodeProblem:
     """Evaluate ``claims`` on the devices of ``view``.
 
     :raises AllocationError: the claims can't be served whatever is allocated.
     """
-    eligibility = Eligibility(claims, view, features, strategy, expressions)
+    eligibility = Eligibility(claims, view, strategy, expressions)
     all_mode_devices = find_all_mode_devices(eligibility)
     check_limits(claims, all_mode_devices)
     counters = layout_counters(view)

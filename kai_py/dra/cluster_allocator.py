@@ -211,7 +211,6 @@ class ClusterAllocator:
             device_classes=tuple(option.device_class for option in parsed.options),
             node_classes=NodeClasses(parsed, locality_attributes),
             context=QueryContext(
-                inventory.features,
                 inventory.strategy,
                 self._expressions,
                 self._usage_classes,

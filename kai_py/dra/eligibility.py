@@ -15,7 +15,7 @@ from typing import Protocol
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
 from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
-from kai_py.dra.features import AllocationStrategy, Features
+from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
 from kai_py.dra.parsed_claims import DerivedExpression, Option, ParsedClaims, RequestSelector
@@ -116,7 +116,6 @@ class Eligibility:
 
     claims: ParsedClaims
     view: NodeDevices
-    features: Features
     strategy: AllocationStrategy
     expressions: Expressions
     distinct: tuple[Option, ...] = field(init=False)
@@ -182,7 +181,7 @@ class Eligibility:
 
     def _check_device(self, option: Option, device: int) -> CheckResult:
         row = self.view.rows[device]
-        if row.device.binding_conditions and not self.features.device_binding_and_status:
+        if row.device.binding_conditions and not self.claims.features.device_binding_and_status:
             return DeviceRejection(DeviceCheck.BINDING)
         for selector in option.selectors:
             judged = self._selected.setdefault(selector, {})
@@ -217,7 +216,7 @@ class Eligibility:
         return unmatched
 
     def _check_capacity(self, option: Option, row: DeviceRow) -> CheckResult:
-        if not self.features.consumable_capacity:
+        if not self.claims.features.consumable_capacity:
             return ELIGIBLE_WHOLE
         if not (row.shareable or option.capacity or any(each.restricts for each in row.capacities)):
             return ELIGIBLE_WHOLE
@@ -225,7 +224,7 @@ class Eligibility:
             consumed = consumed_capacity(
                 row.capacities,
                 option.capacity,
-                fractional=self.features.fractional_capacity_range,
+                fractional=self.claims.features.fractional_capacity_range,
             )
         except AllocationError as error:
             raise AllocationError(
@@ -238,9 +237,9 @@ class Eligibility:
     def _check_other(self, option: Option, row: DeviceRow) -> DeviceRejection | None:
         if row.skip_node_operations and not self._node_operations_may_be_skipped():
             return DeviceRejection(DeviceCheck.NODE_OPERATIONS)
-        if row.consumes and not self.features.partitionable_devices:
+        if row.consumes and not self.claims.features.partitionable_devices:
             return DeviceRejection(DeviceCheck.PARTITIONS)
-        if self.features.device_taints:
+        if self.claims.features.device_taints:
             taint = untolerated_taint(row.taints, option.tolerations)
             if taint is not None:
                 value = f"={taint.value}" if taint.value else ""
@@ -249,13 +248,15 @@ class Eligibility:
 
     def _node_operations_may_be_skipped(self) -> bool:
         declared = self.view.node.status.declared_features
-        return self.features.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
+        return (
+            self.claims.features.optional_node_operations and OPTIONAL_NODE_OPERATIONS in declared
+        )
 
     def _find_elements(
         self, option: Option, name: str, row: DeviceRow
     ) -> frozenset[AttributeElement] | None:
         attribute = self._derived(option, name, row) or find_attribute(row, name)
-        return attribute_elements(attribute, lists=self.features.list_type_attributes)
+        return attribute_elements(attribute, lists=self.claims.features.list_type_attributes)
 
     def _derived(self, option: Option, name: str, row: DeviceRow) -> DeviceAttribute | None:
         for derived in option.derived:

@@ -1,8 +1,8 @@
 """Features of Dynamic Resource Allocation, and the strategy by which devices are chosen.
 
-The switches have the names that Kubernetes gives the features of its allocator. A feature that a
-cluster has disabled shows as absent fields, so all enabled is safe for reading (KEP-4381 and
-later).
+The switches have the names that Kubernetes gives the features of its allocator. An API server drops
+the fields of a feature that is disabled (KEP-4381 and later), so the scheduler has all enabled;
+only comparisons with kube-scheduler switch any off.
 """
 
 import enum

@@ -89,6 +89,7 @@ class ParsedClaims:
 
     claims: tuple[ParsedClaim, ...]
     options: tuple[Option, ...]
+    features: Features
 
     def alternative_depths(self) -> tuple[int, ...]:
         """By position of the option, how many alternatives of its request come before it."""
@@ -117,7 +118,7 @@ def parse_claims(
         parsed.append(
             ParsedClaim(claim_name(claim), tuple(requests), constraints, claim.spec.devices.config)
         )
-    return ParsedClaims(tuple(parsed), tuple(options))
+    return ParsedClaims(tuple(parsed), tuple(options), features)
 
 
 def claim_name(claim: ResourceClaim) -> str:

@@ -64,7 +64,7 @@ def _allocation(
     return AllocationResult(
         devices=DeviceAllocationResult(
             results=tuple(
-                _result(claim, options[pick.option], row, pick, eligibility.features)
+                _result(claim, options[pick.option], row, pick, eligibility.claims.features)
                 for pick, row in zip(picks, rows, strict=True)
             ),
             config=tuple(_config(parsed, [chosen[request] for request in sorted(chosen)])),

@@ -63,7 +63,7 @@ class SearchState:
 
     def is_shareable(self, device: int) -> bool:
         """Whether the device can be allocated to several claims with the enabled features."""
-        sharing = self.eligibility.features.consumable_capacity
+        sharing = self.eligibility.claims.features.consumable_capacity
         return sharing and self.eligibility.view.rows[device].shareable
 
     def in_use(self, option: Option, device: int) -> bool:

@@ -31,7 +31,7 @@ def _small_capacity(search_state: SearchState, option: Option, device: int) -> s
     """The first requested capacity that the device does not have, or of which it has too little."""
     eligibility = search_state.eligibility
     known = {each.name: each for each in eligibility.view.rows[device].capacities}
-    fractional = eligibility.features.fractional_capacity_range
+    fractional = eligibility.claims.features.fractional_capacity_range
     for name, amount in sorted(option.capacity.items()):
         capacity = known.get(name)
         if capacity is None:
