@@ -30,7 +30,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState, PodEnd
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
-from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
+from kai_py.plan.victims.count import FreedCapacity, FreedResources, ShapeCount
 from kai_py.plan.victims.timing import MAX_PATIENCE
 from kai_py.policy.queue_usage import exceeds_fair_share
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows, is_guaranteed
@@ -261,10 +261,10 @@ class Turnover:
             *refusing_rows(state.snapshot, gang),
         }
         replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
-        nodes: dict[int, NodeCapacity] = {}
+        nodes: dict[int, FreedCapacity] = {}
         for row, awaited in self._awaited.items():
             left = state.statement.future_idle[:, row] - awaited.amounts
-            nodes[row] = NodeCapacity(left.tolist(), -awaited.devices)
+            nodes[row] = FreedCapacity(left.tolist(), -awaited.devices)
             replicas[row] = 0 if row in closed else count.replicas(row, nodes[row])
         found = {row: n for row, n in enumerate(replicas) if n}
         total, at = sum(found.values()), state.snapshot.now

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
+from kai_py.plan.victims.count import FreedCapacity, FreedResources, ShapeCount
 from kai_py.plan.victims.replica_steps import units_by_row
 from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
 from kai_py.policy.reclaim_rules import ReclaimAllowance
@@ -125,7 +125,7 @@ class AllowedSteps:
         self._allowance.take(queue, sign * quota.cost_of(unit.members))
 
     def _release(
-        self, row: int, node: NodeCapacity, units: Iterable[VictimUnit], sign: float
+        self, row: int, node: FreedCapacity, units: Iterable[VictimUnit], sign: float
     ) -> None:
         """Count the pods of ``units`` on the node ``row`` as gone (or, with -1, as back again)."""
         name = self._state.snapshot.nodes.names[row]

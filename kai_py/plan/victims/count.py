@@ -48,7 +48,7 @@ class CapacityCount:
         """Start with no pod released."""
         self._positions = state.snapshot.nodes.positions
         self._domains = shared_domains(state, gang, members)
-        self._nodes = dict[int, NodeCapacity]()
+        self._nodes = dict[int, FreedCapacity]()
         self._freed = FreedResources(state)
         self._max_by_shape: dict[int, int] = {}
         self._shapes = [ShapeCount(state, group, self._domains) for group in by_shape(members)]
@@ -154,7 +154,7 @@ class CapacityCount:
 
 
 @dataclass(slots=True)
-class NodeCapacity:
+class FreedCapacity:
     """What one node has while pods are counted as gone from it.
 
     ``free``: (resources,); ``devices``: how many devices of claims more than now.
@@ -163,9 +163,9 @@ class NodeCapacity:
     free: list[float]
     devices: float = 0.0
 
-    def copy(self) -> "NodeCapacity":
+    def copy(self) -> "FreedCapacity":
         """The same, to be changed by itself."""
-        return NodeCapacity(self.free.copy(), self.devices)
+        return FreedCapacity(self.free.copy(), self.devices)
 
 
 class FreedResources:
@@ -176,11 +176,11 @@ class FreedResources:
         self._state = state
         self._known: dict[int, list[tuple[int, float]]] = {}
 
-    def future_idle_of(self, row: int) -> NodeCapacity:
+    def future_idle_of(self, row: int) -> FreedCapacity:
         """What the node ``row`` has before any pod is counted as gone."""
-        return NodeCapacity(self._state.statement.future_idle[:, row].tolist())
+        return FreedCapacity(self._state.statement.future_idle[:, row].tolist())
 
-    def release(self, member: Member, node: NodeCapacity, sign: float = 1.0) -> None:
+    def release(self, member: Member, node: FreedCapacity, sign: float = 1.0) -> None:
         """Count the pod, which is on ``node``, as gone (or, with -1, as back again)."""
         for position, amount in self.of(member):
             node.free[position] += sign * amount
@@ -262,7 +262,7 @@ class ShapeCount:
         found: list[int] = self._initial.tolist()
         return found
 
-    def replicas(self, row: int, node: NodeCapacity) -> int:
+    def replicas(self, row: int, node: FreedCapacity) -> int:
         """Replicas that fit on node ``row`` with the capacity of ``node``."""
         if not self._mask[row] or not self._resources_exist:
             return 0

@@ -15,7 +15,7 @@ import numpy as np
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.count import FreedResources, NodeCapacity, ShapeCount
+from kai_py.plan.victims.count import FreedCapacity, FreedResources, ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
 from kai_py.snapshot.gangs import Member
@@ -63,7 +63,7 @@ class ReplicaSteps:
 
     def without(self, units: Iterable[VictimUnit]) -> int:
         """How many replicas fit on all nodes once all of ``units`` have left. O(pods + nodes)."""
-        positions, nodes = self._state.snapshot.nodes.positions, dict[int, NodeCapacity]()
+        positions, nodes = self._state.snapshot.nodes.positions, dict[int, FreedCapacity]()
         for member in pods_of(units):
             row = positions.get(member.node)
             if row is None:
@@ -110,7 +110,7 @@ class ReplicaSteps:
                 step = dict.fromkeys(unit for unit in step if unit not in taken)
 
     def _needed(
-        self, row: int, step: list[VictimUnit], node: NodeCapacity, replicas: int
+        self, row: int, step: list[VictimUnit], node: FreedCapacity, replicas: int
     ) -> list[VictimUnit]:
         """``step`` without units that ``replicas`` do not need, most lost work dropped first.
 
