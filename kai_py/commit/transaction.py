@@ -36,7 +36,7 @@ the pod more, and undoing it a read, a patch and a delete.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from kai_py.api.printable import first_of
@@ -104,21 +104,8 @@ class GangOutcome:
         return tuple(b for b in self.bindings if b.outcome in FAILURE_OUTCOMES)
 
 
-def _ignore_waiting(_pod: PodRef, _note: str) -> None:
-    """Default for ``report_waiting``: do nothing."""
-
-
 FindPod = Callable[[PodRef], Pod | None]
 """The pod with this uid as the mirror has it; None if it has none."""
-
-
-def _unknown_pod(_pod: PodRef) -> None:
-    """Default for ``find_pod``: there is no mirror."""
-
-
-def _never(_uid: str) -> bool:
-    """Default for ``is_shared``: there is no other transaction."""
-    return False
 
 
 @dataclass
@@ -127,20 +114,20 @@ class GangTransaction:
 
     ``cached_claims``: claims by uid from the mirror; they may be old. ``report_waiting`` is called
     with pods whose devices their drivers have to make ready, and a note of what is missing.
-    ``is_shared`` tells whether another running transaction uses the claim with a uid; without
-    ``find_node`` nodes are not looked at again. ``find_pod`` knows the pods of the mirror; without
-    it they are read, and nothing is removed that an earlier attempt wrote on pods.
+    ``is_shared`` tells whether another running transaction uses the claim with a uid. ``find_node``
+    and ``find_pod`` know what the mirror has; a pod that it does not have is read, and nothing is
+    removed that an earlier attempt wrote on it.
     """
 
     gang: GangPlacement
     access: ApiAccess
     holders: DeviceHolders
     settings: CommitSettings
-    cached_claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
-    report_waiting: Callable[[PodRef, str], None] = _ignore_waiting
-    is_shared: Callable[[str], bool] = _never
-    find_node: FindNode | None = None
-    find_pod: FindPod = _unknown_pod
+    cached_claims: Mapping[str, ResourceClaim]
+    report_waiting: Callable[[PodRef, str], None]
+    is_shared: Callable[[str], bool]
+    find_node: FindNode
+    find_pod: FindPod
     gpu_reservations: GpuReservations | None = None
     """None where nothing restricts containers to the shared GPUs that were chosen for them."""
 
@@ -152,7 +139,7 @@ class GangTransaction:
         self._problem = ""
         self._withdrawn = asyncio.Event()
         names = dict.fromkeys(placement.node for placement in self.gang.pods)
-        self._nodes = {name: self.find_node(name) for name in names} if self.find_node else {}
+        self._nodes = {name: self.find_node(name) for name in names}
         self._other_holders: tuple[OtherHolder, ...] = ()
         self._failed_devices: tuple[DeviceCondition, ...] = ()
         self._visible_gpus: dict[str, str] = {}
@@ -260,7 +247,7 @@ class GangTransaction:
                 self._fail(self._conflict(desired.claim, allocation))
 
     def _recheck_nodes(self) -> None:
-        if self.find_node is None or self._problem:
+        if self._problem:
             return
         for name, planned in self._nodes.items():
             self._fail(node_problem(name, planned, self.find_node(name)))

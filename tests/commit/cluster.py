@@ -336,15 +336,30 @@ def first(action: Callable[[], object]) -> Fault:
     return fault
 
 
+def transaction(
+    cluster: Cluster, gang: GangPlacement, settings=SETTINGS, transport=None, **options
+) -> GangTransaction:
+    """A transaction that knows nothing beside ``options``: no claims or pods, and no others."""
+    beside = {
+        "cached_claims": {},
+        "report_waiting": lambda _pod, _note: None,
+        "is_shared": lambda _uid: False,
+        "find_node": lambda _name: Node(),
+        "find_pod": lambda _pod: None,
+    }
+    access = cluster.access(transport, settings.retry)
+    return GangTransaction(gang, access, cluster.holders, settings, **(beside | options))
+
+
 async def run(
-    cluster: Cluster, gang: GangPlacement, settings: CommitSettings = SETTINGS
+    cluster: Cluster, gang: GangPlacement, settings: CommitSettings = SETTINGS, transport=None
 ) -> GangOutcome:
-    """What becomes of a gang, with claims as the watch has them."""
+    """What becomes of a gang, with claims and pods as the watch has them."""
     known = {claim.metadata.uid: claim for claim in cluster.claims()}
-    transaction = GangTransaction(
-        gang, cluster.access(), cluster.holders, settings, known, find_pod=cluster.shown_pod
+    begun = transaction(
+        cluster, gang, settings, transport, cached_claims=known, find_pod=cluster.shown_pod
     )
-    return await transaction.run()
+    return await begun.run()
 
 
 def assert_nothing_held(cluster: Cluster) -> None:

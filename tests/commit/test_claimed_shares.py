@@ -20,10 +20,17 @@ from kai_py.api.records.resource import (
     ResourceClaimStatus,
 )
 from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims, planned_pods
-from kai_py.commit.transaction import GangTransaction
 from kai_py.plan.plan import ClaimToCreate, Placement, Plan
 from tests.commit.assume_cache import RecordingAssumeCache
-from tests.commit.cluster import DRIVER, NAMESPACE, SCHEDULER, SETTINGS, Cluster, Crashed, gang_of
+from tests.commit.cluster import (
+    DRIVER,
+    NAMESPACE,
+    SCHEDULER,
+    Cluster,
+    Crashed,
+    gang_of,
+    transaction,
+)
 from tests.commit.test_crash import Mortal
 
 SIZE = 2
@@ -138,14 +145,8 @@ async def test_after_a_crash_nothing_is_kept_for_a_pod_that_is_not_placed_again(
 
 
 async def run(cluster: Cluster, *placements: Placement):
-    transaction = GangTransaction(
-        gang_of(*placements),
-        cluster.access(),
-        cluster.holders,
-        SETTINGS,
-        find_pod=lambda ref: cluster.pod(ref.name),
-    )
-    return await transaction.run()
+    begun = transaction(cluster, gang_of(*placements), find_pod=lambda ref: cluster.pod(ref.name))
+    return await begun.run()
 
 
 def by_device_plugin(by_claim: Placement) -> Placement:

@@ -19,12 +19,11 @@ from kai_py.api.references import PodRef
 from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.gpus.reservations import GpuDelivery, GpuReservations
 from kai_py.commit.gpus.upkeep import GpuUpkeep
-from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import NAMESPACES, PODS
 from kai_py.plan.plan import Placement
 from kai_py.watch import kinds
-from tests.commit.cluster import NAMESPACE, SCHEDULER, SETTINGS, Crashed, gang_of, lose_answer
+from tests.commit.cluster import NAMESPACE, SCHEDULER, Crashed, gang_of, lose_answer, transaction
 from tests.commit.test_crash import Mortal
 
 
@@ -110,16 +109,11 @@ def told(document):
 
 
 async def bind(cluster, groups, *placements, uuids=("GPU-1",), **options):
-    transaction = GangTransaction(
-        gang_of(*placements),
-        cluster.access(),
-        cluster.holders,
-        SETTINGS,
-        gpu_reservations=reservations(cluster, groups, **options),
-    )
+    made = reservations(cluster, groups, **options)
+    begun = transaction(cluster, gang_of(*placements), gpu_reservations=made)
     telling = asyncio.create_task(report(cluster, *uuids))
     try:
-        return await transaction.run()
+        return await begun.run()
     finally:
         telling.cancel()
 
@@ -315,13 +309,8 @@ async def test_a_crash_leaves_no_pod_without_its_gpu_and_no_gpu_without_a_pod(
     gang = gang_of(sharing(cluster, "a"), sharing(cluster, "b"))
     mortal = Mortal(cluster, calls, last_arrives=arrives)
     made = reservations(cluster, groups)
-    dying = GangTransaction(
-        gang,
-        cluster.access(mortal),
-        cluster.holders,
-        SETTINGS,
-        gpu_reservations=dataclasses.replace(made, access=cluster.access(mortal)),
-    )
+    reserving = dataclasses.replace(made, access=cluster.access(mortal))
+    dying = transaction(cluster, gang, transport=mortal, gpu_reservations=reserving)
     telling = asyncio.create_task(report(cluster, "GPU-1"))
     with contextlib.suppress(Crashed):
         await dying.run()

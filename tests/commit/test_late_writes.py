@@ -8,7 +8,6 @@ import pytest
 from kai_py.commit.claims.recovery import find_leftover_claims, release_leftover
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
-from kai_py.commit.transaction import GangTransaction
 from kai_py.watch.errors import ApiError, TimedOut, Unreachable, from_response
 from tests.commit.cluster import (
     SCHEDULER,
@@ -60,15 +59,6 @@ class Late:
                 await self.cluster.send(call)
 
 
-def attempt(cluster, gang, transport):
-    """A transaction of a process whose calls go by ``transport``."""
-    known = {claim.metadata.uid: claim for claim in cluster.claims()}
-    access = cluster.access(transport, SETTINGS.retry)
-    return GangTransaction(
-        gang, access, cluster.holders, SETTINGS, known, find_pod=cluster.shown_pod
-    ).run()
-
-
 @pytest.mark.parametrize("error", [None, 403, 500])
 def test_a_binding_that_arrives_after_its_claims_are_released_is_refused(error):
     cluster = Cluster()
@@ -76,7 +66,7 @@ def test_a_binding_that_arrives_after_its_claims_are_released_is_refused(error):
 
     async def main():
         late = Late(cluster, {BINDING}, error)
-        outcome = await attempt(cluster, gang, late)
+        outcome = await run(cluster, gang, SETTINGS, late)
         assert not outcome.bound
         assert_nothing_held(cluster)
         await late.arrive()
@@ -96,7 +86,7 @@ def test_a_binding_made_before_the_leader_was_replaced_is_refused_after_recovery
     async def main():
         late = Late(cluster, {BINDING}, None)
         with suppress(TimeoutError):
-            await asyncio.wait_for(attempt(cluster, gang, late), 0.5)
+            await asyncio.wait_for(run(cluster, gang, SETTINGS, late), 0.5)
         leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
         for leftover in leftovers:
             assert await release_leftover(cluster.access(), leftover) == ""
@@ -114,7 +104,7 @@ def test_a_binding_that_arrives_before_recovery_keeps_its_claim():
     async def main():
         late = Late(cluster, {BINDING}, None)
         with suppress(TimeoutError):
-            await asyncio.wait_for(attempt(cluster, gang, late), 0.5)
+            await asyncio.wait_for(run(cluster, gang, SETTINGS, late), 0.5)
         leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
         await late.arrive()
         for leftover in leftovers:
@@ -139,7 +129,7 @@ def test_a_release_that_arrives_after_the_next_binding_is_refused(shared):
         late = Late(cluster, {RELEASE}, None)
         for _ in gang.pods:
             cluster.fail_once("create", "Pod/binding", refuse(403, "Forbidden"))
-        assert not (await attempt(cluster, gang, late)).bound
+        assert not (await run(cluster, gang, SETTINGS, late)).bound
         assert len((await run(cluster, gang)).bound) == len(gang.pods)
         assert len(late.kept) == len(gang.pods)
         await late.arrive()

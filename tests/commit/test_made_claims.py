@@ -11,11 +11,10 @@ from kai_py.api.records.resource import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
-from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.plan.plan import ClaimToCreate, Placement
-from tests.commit.cluster import NAMESPACE, SETTINGS, device, first, gang_of, lose_answer, refuse
+from tests.commit.cluster import NAMESPACE, device, first, gang_of, lose_answer, refuse, transaction
 
 
 def placement(cluster, index=0, count=1, on=""):
@@ -43,8 +42,7 @@ def placement(cluster, index=0, count=1, on=""):
 
 
 async def run(cluster, *placements):
-    gang = gang_of(*placements)
-    return await GangTransaction(gang, cluster.access(), cluster.holders, SETTINGS).run()
+    return await transaction(cluster, gang_of(*placements)).run()
 
 
 def assert_served(cluster, index=0):

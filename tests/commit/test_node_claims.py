@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from kai_py.commit.claims.extended_resources import write_node_claims
-from kai_py.commit.transaction import GangTransaction
 from kai_py.plan.plan import NodeClaim, Placement
-from tests.commit.cluster import SETTINGS, Cluster, gang_of, refuse
+from tests.commit.cluster import Cluster, gang_of, refuse, transaction
 
 REFERRING = {"name": "main", "image": "x", "resources": {"claims": [{"name": "cpus"}]}}
 OTHER = {"name": "other", "image": "x"}
@@ -25,14 +24,8 @@ def placement(cluster):
 
 
 async def run(cluster, *placements):
-    transaction = GangTransaction(
-        gang_of(*placements),
-        cluster.access(),
-        cluster.holders,
-        SETTINGS,
-        find_pod=lambda ref: cluster.pod(ref.name),
-    )
-    return await transaction.run()
+    begun = transaction(cluster, gang_of(*placements), find_pod=lambda ref: cluster.pod(ref.name))
+    return await begun.run()
 
 
 def written(cluster):

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
-from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.resources import CLAIMS
 from kai_py.plan.plan import Plan
 from tests.commit.assume_cache import RecordingAssumeCache
@@ -20,6 +19,7 @@ from tests.commit.cluster import (
     gang_of,
     placed,
     run,
+    transaction,
 )
 from tests.support.patience import patience
 
@@ -54,8 +54,8 @@ async def until_waiting(cluster, gang, settings):
         notes.append(told)
         waits.set()
 
-    transaction = GangTransaction(gang, cluster.access(), cluster.holders, settings, {}, tell)
-    running = asyncio.create_task(transaction.run())
+    begun = transaction(cluster, gang, settings, report_waiting=tell)
+    running = asyncio.create_task(begun.run())
     await waits.wait()
     return running, notes
 
@@ -75,7 +75,7 @@ async def test_how_long_drivers_take_counts_from_the_allocation(cluster):
     cluster.allocate("gpu-0", old, pod)
     began = asyncio.get_running_loop().time()
     patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=9, timeout=60))
-    late = await GangTransaction(gang, cluster.access(), cluster.holders, patient).run()
+    late = await transaction(cluster, gang, patient).run()
     assert "not ready within 60 s" in late.reason
     assert asyncio.get_running_loop().time() - began < 5
     assert_nothing_held(cluster)

@@ -4,13 +4,11 @@ import pytest
 
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.claims.reconcile import release_claim
-from kai_py.commit.transaction import GangTransaction
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.watch.errors import Unreachable
 from tests.commit.cluster import (
     NAMESPACE,
-    SETTINGS,
     assert_nothing_held,
     device,
     first,
@@ -20,6 +18,7 @@ from tests.commit.cluster import (
     placed,
     refuse,
     run,
+    transaction,
 )
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -306,8 +305,7 @@ async def test_no_pod_is_bound_by_an_old_copy_of_a_claim_that_was_given_back(clu
     old = {claim.uid: cluster.claim("own")}
     await release_claim(cluster.access(), claim, frozenset({pod.uid}))
     gang = gang_of(placed(pod, "node-a", claim))
-    access = cluster.access()
-    outcome = await GangTransaction(gang, access, cluster.holders, SETTINGS, old).run()
+    outcome = await transaction(cluster, gang, cached_claims=old).run()
     assert "is no longer allocated" in outcome.reason
     assert cluster.nodes() == {}
 
