@@ -14,7 +14,7 @@ from kai_py.embedded import columns
 from kai_py.embedded.columns import Column
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import no_such_resource
-from kai_py.embedded.kinds import claims, cluster, pod_admission, pods, workloads
+from kai_py.embedded.kinds import claims, cluster, devices, pod_admission, pods, workloads
 from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
 from kai_py.embedded.kinds.rules import KindRules
 
@@ -220,7 +220,7 @@ CLAIM_TEMPLATES = _RESOURCE(
     "resourceclaimtemplates", "ResourceClaimTemplate", rules=claims.CLAIM_TEMPLATE_RULES
 )
 DEVICE_CLASSES = _RESOURCE(
-    "deviceclasses", "DeviceClass", namespaced=False, rules=claims.DEVICE_CLASS_RULES
+    "deviceclasses", "DeviceClass", namespaced=False, rules=devices.DEVICE_CLASS_RULES
 )
 SLICES = _RESOURCE(
     "resourceslices",
@@ -228,7 +228,7 @@ SLICES = _RESOURCE(
     namespaced=False,
     selectable=("spec.nodeName", "spec.driver"),
     columns=columns.SLICE,
-    rules=claims.SLICE_RULES,
+    rules=devices.SLICE_RULES,
 )
 TAINT_RULES = _RESOURCE(
     "devicetaintrules", "DeviceTaintRule", namespaced=False, subresources=("status",)

@@ -1,4 +1,4 @@
-"""resource.k8s.io: defaults and validation of claims, templates, classes, slices.
+"""resource.k8s.io: defaults and validation of claims and their templates.
 
 A claim's spec is immutable; its allocation is set once and can only be cleared; only an allocated
 claim can be reserved. Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
@@ -6,9 +6,6 @@ claim can be reserved. Limits and texts: k8s.io/kubernetes pkg/apis/resource/val
 
 from collections.abc import Iterable
 
-from kai_py.cel.expression import CompileError
-from kai_py.dra.selectors.cost import MAX_COST, max_cost
-from kai_py.dra.selectors.selector import compile_selector
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import (
     FieldError,
@@ -19,6 +16,15 @@ from kai_py.embedded.errors import (
     required,
     unsupported,
 )
+from kai_py.embedded.kinds.devices import (
+    label_errors,
+    qualified_name_errors,
+    quantity_errors,
+    repeated,
+    too_many,
+    validate_config,
+    validate_selectors,
+)
 from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.store import Store
 
@@ -26,11 +32,9 @@ NAMESPACES = "namespaces"
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 MAX_REQUESTS = 32
 MAX_SUBREQUESTS = 8
-MAX_SELECTORS = 32
+MAX_CONSTRAINTS = 32
 MAX_RESERVED_FOR = 256
 MAX_RESULTS = 32
-MAX_DEVICES_PER_SLICE = 128
-MAX_COUNTER_SETS_PER_SLICE = 8
 
 
 def default_claim_spec(spec: Json) -> None:
@@ -46,26 +50,29 @@ def default_claim_spec(spec: Json) -> None:
 
 def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:
     """The errors in a ResourceClaimSpec at `path`."""
-    devices = spec.get("devices") or {}
-    requests = devices.get("requests") or []
-    errors = _too_many(requests, MAX_REQUESTS, f"{path}.devices.requests")
-    names: set[str] = set()
+    devices, path = spec.get("devices") or {}, f"{path}.devices"
+    requests, constraints = devices.get("requests") or [], devices.get("constraints") or []
+    errors = too_many(requests, MAX_REQUESTS, f"{path}.requests")
     for index, request in enumerate(requests):
-        item_path = f"{path}.devices.requests[{index}]"
-        errors += _validate_request(request, item_path)
-        if request.get("name") in names:
-            errors.append(duplicate(f"{item_path}.name", request["name"]))
-        names.add(request.get("name", ""))
+        errors += _validate_request(request, f"{path}.requests[{index}]")
+    errors += repeated((each.get("name") for each in requests), path + ".requests[{}].name")
     known = _request_names(spec)
     for kind in ("constraints", "config"):
         for index, entry in enumerate(devices.get(kind) or ()):
-            for position, name in enumerate(entry.get("requests") or ()):
-                if name not in known:
-                    item_path = f"{path}.devices.{kind}[{index}].requests[{position}]"
-                    errors.append(invalid_value(item_path, name, _REQUEST_NAME_RULE))
-    return errors
+            names, item_path = entry.get("requests") or (), f"{path}.{kind}[{index}]"
+            errors += repeated(names, item_path + ".requests[{}]")
+            errors += [
+                invalid_value(f"{item_path}.requests[{position}]", name, _REQUEST_NAME_RULE)
+                for position, name in enumerate(names)
+                if name not in known
+            ]
+    errors += too_many(constraints, MAX_CONSTRAINTS, f"{path}.constraints")
+    for index, constraint in enumerate(constraints):
+        errors += _validate_constraint(constraint, f"{path}.constraints[{index}]")
+    return errors + validate_config(devices.get("config") or [], f"{path}.config")
 
 
+_COMPARED = ("matchAttribute", "distinctAttribute")
 _REQUEST_NAME_RULE = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
@@ -73,7 +80,7 @@ _REQUEST_NAME_RULE = (
 
 
 def _device_requests(request: Json) -> Iterable[Json]:
-    if "exactly" in request:
+    if request.get("exactly") is not None:
         yield request["exactly"]
     yield from request.get("firstAvailable") or ()
 
@@ -87,23 +94,33 @@ def _request_names(spec: Json) -> set[str]:
     return names
 
 
+def _validate_constraint(constraint: Json, path: str) -> list[FieldError]:
+    fields = [each for each in _COMPARED if constraint.get(each) is not None]
+    if not fields:
+        return [required(path, f'exactly one of "{_COMPARED[0]}" or "{_COMPARED[1]}" is required')]
+    return [
+        error
+        for field in fields
+        for error in qualified_name_errors(constraint[field], f"{path}.{field}", fully=True)
+    ]
+
+
 def _validate_request(request: Json, path: str) -> list[FieldError]:
-    errors = [] if request.get("name") else [required(f"{path}.name")]
-    kinds = [kind for kind in ("exactly", "firstAvailable") if request.get(kind)]
-    if not kinds:
-        return [*errors, required(path, "exactly one of `exactly` or `firstAvailable` is required")]
-    if len(kinds) > 1:
-        rule = "exactly one of `exactly` or `firstAvailable` must be specified"
-        return [*errors, invalid_value(path, None, rule)]
-    if kinds == ["exactly"]:
+    errors = label_errors(request.get("name"), f"{path}.name")
+    subrequests = request.get("firstAvailable") or []
+    rule = "exactly one of `exactly` or `firstAvailable` is required"
+    if request.get("exactly") is None and not subrequests:
+        return [*errors, required(path, rule)]
+    if request.get("exactly") is not None and subrequests:
+        return [*errors, invalid_value(path, None, f"{rule}, but multiple fields are set")]
+    if not subrequests:
         return errors + _validate_device_request(request["exactly"], f"{path}.exactly")
-    subrequests = request["firstAvailable"]
-    errors += _too_many(subrequests, MAX_SUBREQUESTS, f"{path}.firstAvailable")
+    path = f"{path}.firstAvailable"
+    errors += too_many(subrequests, MAX_SUBREQUESTS, path)
+    errors += repeated((each.get("name") for each in subrequests), path + "[{}].name")
     for index, sub in enumerate(subrequests):
-        subrequest_path = f"{path}.firstAvailable[{index}]"
-        if not sub.get("name"):
-            errors.append(required(f"{subrequest_path}.name"))
-        errors += _validate_device_request(sub, subrequest_path)
+        errors += label_errors(sub.get("name"), f"{path}[{index}].name")
+        errors += _validate_device_request(sub, f"{path}[{index}]")
     return errors
 
 
@@ -119,31 +136,9 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
     if mode == "All" and count:
         rule = "must not be specified when allocationMode is 'All'"
         errors.append(invalid_value(f"{path}.count", count, rule))
-    return errors + _validate_selectors(request.get("selectors") or [], f"{path}.selectors")
-
-
-def _validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:
-    errors = _too_many(selectors, MAX_SELECTORS, path)
-    for index, selector in enumerate(selectors):
-        expression_path = f"{path}[{index}].cel.expression"
-        expression = (selector.get("cel") or {}).get("expression")
-        if not expression:
-            errors.append(required(expression_path))
-            continue
-        compiled = compile_selector(expression)
-        if isinstance(compiled, CompileError):
-            errors.append(invalid_value(expression_path, expression, str(compiled)))
-        elif max_cost(compiled.expression) > MAX_COST:
-            rule = "too complex, exceeds cost limit"
-            errors.append(FieldError(expression_path, "FieldValueForbidden", f"Forbidden: {rule}"))
-    return errors
-
-
-def _too_many(entries: list[Json], limit: int, path: str) -> list[FieldError]:
-    if len(entries) <= limit:
-        return []
-    text = f"Too many: {len(entries)}: must have at most {limit} items"
-    return [FieldError(path, "FieldValueTooMany", text)]
+    amounts = (request.get("capacity") or {}).get("requests") or {}
+    errors += quantity_errors(amounts, f"{path}.capacity.requests")
+    return errors + validate_selectors(request.get("selectors") or [], f"{path}.selectors")
 
 
 def _immutable_spec(new: Json, old: Json) -> list[FieldError]:
@@ -166,7 +161,7 @@ def _validate_claim_status(new: Json, old: Json) -> list[FieldError]:
 def _validate_results(spec: Json, allocation: Json) -> list[FieldError]:
     path = "status.allocation.devices.results"
     results = (allocation.get("devices") or {}).get("results") or []
-    errors = _too_many(results, MAX_RESULTS, path)
+    errors = too_many(results, MAX_RESULTS, path)
     known = _request_names(spec)
     for index, result in enumerate(results):
         errors += [
@@ -184,7 +179,7 @@ def _validate_results(spec: Json, allocation: Json) -> list[FieldError]:
 def _validate_reservations(claim: Json, status: Json, before: Json) -> list[FieldError]:
     consumers = status.get("reservedFor") or []
     path = "status.reservedFor"
-    errors = _too_many(consumers, MAX_RESERVED_FOR, path)
+    errors = too_many(consumers, MAX_RESERVED_FOR, path)
     if consumers and not status.get("allocation"):
         rule = "may not be specified when `allocated` is not set"
         errors.append(forbidden_field(path, rule))
@@ -206,69 +201,6 @@ def _validate_reservations(claim: Json, status: Json, before: Json) -> list[Fiel
     return errors
 
 
-def _validate_class(device_class: Json) -> list[FieldError]:
-    selectors = (device_class.get("spec") or {}).get("selectors") or []
-    return _validate_selectors(selectors, "spec.selectors")
-
-
-def _validate_slice(resource_slice: Json) -> list[FieldError]:
-    spec = resource_slice.get("spec") or {}
-    errors = [required(f"spec.{field}") for field in ("driver", "pool") if not spec.get(field)]
-    pool = spec.get("pool") or {}
-    if pool and not pool.get("name"):
-        errors.append(required("spec.pool.name"))
-    if pool and int(pool.get("resourceSliceCount") or 0) <= 0:
-        count = pool.get("resourceSliceCount")
-        errors.append(
-            invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero")
-        )
-    node_fields = [
-        field
-        for field in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
-        if spec.get(field)
-    ]
-    if len(node_fields) != 1:
-        rule = (
-            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` "
-            "is required"
-        )
-        errors.append(invalid_value("spec", node_fields, rule))
-    return errors + _validate_slice_devices(spec)
-
-
-def _validate_slice_devices(spec: Json) -> list[FieldError]:
-    devices, counters = spec.get("devices") or [], spec.get("sharedCounters") or []
-    errors = _too_many(devices, MAX_DEVICES_PER_SLICE, "spec.devices")
-    errors += _too_many(counters, MAX_COUNTER_SETS_PER_SLICE, "spec.sharedCounters")
-    if devices and counters:
-        errors.append(
-            invalid_value("spec", None, "only one of `sharedCounters` or `devices` is allowed")
-        )
-    names: set[str] = set()
-    for index, device in enumerate(devices):
-        name = device.get("name")
-        if not name:
-            errors.append(required(f"spec.devices[{index}].name"))
-        elif name in names:
-            errors.append(duplicate(f"spec.devices[{index}].name", name))
-        names.add(name or "")
-    return errors
-
-
-def _validate_slice_update(new: Json, old: Json) -> list[FieldError]:
-    errors = _validate_slice(new)
-    for field in ("driver", "nodeName"):
-        if new["spec"].get(field) != old["spec"].get(field):
-            errors.append(
-                invalid_value(f"spec.{field}", new["spec"].get(field), "field is immutable")
-            )
-    if new["spec"]["pool"]["name"] != old["spec"]["pool"]["name"]:
-        errors.append(
-            invalid_value("spec.pool.name", new["spec"]["pool"]["name"], "field is immutable")
-        )
-    return errors
-
-
 def _admit_claim(claim: Json, store: Store) -> None:
     _admit_access(claim, claim["spec"], "spec", store)
 
@@ -281,19 +213,24 @@ def _admit_access(document: Json, spec: Json, path: str, store: Store) -> None:
     """Refuse adminAccess outside namespaces that are labelled for it."""
     meta = document["metadata"]
     namespace = store.get(NAMESPACES, "", meta.get("namespace", "")) or {"metadata": {}}
+    errors = admin_access_errors(spec, path, namespace)
+    if errors:
+        raise invalid(document["kind"], "resource.k8s.io", meta.get("name", ""), errors)
+
+
+def admin_access_errors(spec: Json, path: str, namespace: Json) -> list[FieldError]:
+    """The requests for adminAccess in a claim's spec that its namespace does not allow."""
     if (namespace["metadata"].get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":
-        return
+        return []
     detail = (
         f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the "
         "containing namespace"
     )
-    errors = [
+    return [
         forbidden_field(f"{path}.devices.requests[{index}].exactly.adminAccess", detail)
         for index, request in enumerate((spec.get("devices") or {}).get("requests") or ())
         if (request.get("exactly") or {}).get("adminAccess")
     ]
-    if errors:
-        raise invalid(document["kind"], "resource.k8s.io", meta.get("name", ""), errors)
 
 
 def _no_status(claim: Json) -> None:
@@ -314,7 +251,3 @@ CLAIM_TEMPLATE_RULES = KindRules(
     validate=lambda template: validate_claim_spec(template["spec"]["spec"], "spec.spec"),
     validate_update=_immutable_spec,
 )
-DEVICE_CLASS_RULES = KindRules(
-    validate=_validate_class, validate_update=lambda new, _old: _validate_class(new)
-)
-SLICE_RULES = KindRules(validate=_validate_slice, validate_update=_validate_slice_update)

@@ -1,0 +1,89 @@
+"""Claims, their templates, DeviceClasses and ResourceSlices that an API server would refuse.
+
+Objects with a resourceVersion come from an API server, which has accepted them. So do claims that
+are allocated: what they have may not be lost. Whether a namespace allows adminAccess is known only
+if it is among the objects; a template's claims are made in the future, so that it needs the label
+at any time. The rules are those of the embedded API server.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from kai_py.embedded.documents import Json, clone
+from kai_py.embedded.errors import FieldError, invalid
+from kai_py.embedded.kinds.claims import (
+    admin_access_errors,
+    default_claim_spec,
+    validate_claim_spec,
+)
+from kai_py.embedded.kinds.devices import validate_class, validate_slice
+from kai_py.simulate.object_files import ObjectKey, RejectedObject
+from kai_py.simulate.objects import Document
+
+GROUP = "resource.k8s.io"
+FLAT_VERSION = f"{GROUP}/v1beta1"
+FLAT_FIELDS = ("name", "firstAvailable")
+"""What ``exactly`` does not have of a request; in v1beta1 that is the request itself."""
+
+
+def refused_device_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObject]:
+    """Objects that would be refused, each with the words of the API server.
+
+    ``found``: as given, with a namespace where their kinds have one.
+    """
+    for key, document in found.items():
+        if key.group != GROUP:
+            continue
+        try:
+            errors = _errors(key, clone(document), found)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # it has fields of other types, so that it cannot be read
+        if errors:
+            yield RejectedObject(str(key), invalid(key.kind, key.group, key.name, errors).message)
+
+
+def _errors(
+    key: ObjectKey, document: Document, found: Mapping[ObjectKey, Document]
+) -> list[FieldError]:
+    is_accepted = bool(document["metadata"].get("resourceVersion"))
+    namespace = found.get(ObjectKey("", "Namespace", "", key.namespace))
+    match key.kind:
+        case "ResourceClaim":
+            is_accepted |= bool((document.get("status") or {}).get("allocation"))
+            return [] if is_accepted else _claim_errors(document, "spec", namespace)
+        case "ResourceClaimTemplate":
+            template = {**document, "spec": document["spec"].get("spec") or {}}
+            errors = _claim_errors(template, "spec.spec", namespace)
+            return [
+                each for each in errors if each.path.endswith(".adminAccess") or not is_accepted
+            ]
+        case "DeviceClass":
+            return [] if is_accepted else validate_class(document)
+        case "ResourceSlice":
+            return [] if is_accepted else validate_slice(_nested_slice(document))
+    return []
+
+
+def _claim_errors(claim: Document, path: str, namespace: Json | None) -> list[FieldError]:
+    spec: Json = claim["spec"]
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    if claim["apiVersion"] == FLAT_VERSION and requests:
+        spec = {**spec, "devices": {**spec["devices"], "requests": list(map(_nested, requests))}}
+    default_claim_spec(spec)
+    denied = admin_access_errors(spec, path, namespace) if namespace is not None else []
+    return [*validate_claim_spec(spec, path), *denied]
+
+
+def _nested(request: Json) -> Json:
+    """A request of v1beta1 as in v1."""
+    exactly = {name: each for name, each in request.items() if name not in FLAT_FIELDS}
+    own = {name: each for name, each in request.items() if name in FLAT_FIELDS}
+    return {**own, "exactly": exactly} if exactly else own
+
+
+def _nested_slice(document: Document) -> Document:
+    """A slice of v1beta1 as in v1."""
+    spec: Json = document["spec"]
+    if document["apiVersion"] != FLAT_VERSION or not spec.get("devices"):
+        return document
+    devices = [{"name": each.get("name"), **(each.get("basic") or {})} for each in spec["devices"]]
+    return {**document, "spec": {**spec, "devices": devices}}
