@@ -56,7 +56,7 @@ Annotations = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TemplateTopology:
-    """What a template asks of its pods; ``location`` names the template in messages.
+    """What a template asks of its pods; ``location`` names its size of segments in messages.
 
     ``constraint`` holds for all of them. With a ``segment_size`` they form segments with a
     constraint of their own, by their number under ``index_label``.
@@ -120,13 +120,30 @@ def template_topology(
     topology = str(own.get(TOPOLOGY_KEY) or above.get(TOPOLOGY_KEY) or "")
     segments = {**above, **own} if with_workload else own
     size_key = first_key(segments, SEGMENT_SIZE_KEYS)
+    size_at = _location_of(size_key, workload, templates)
     return TemplateTopology(
         constraint=constraint_of(own, topology, workload.owners),
-        segment_size=parse_count(segments[size_key], f"{location}: {size_key}") if size_key else 0,
+        segment_size=parse_count(segments[size_key], size_at) if size_key else 0,
         segments=segment_constraint_of(segments, topology, workload.owners),
         index_label=str(segments.get(INDEX_LABEL_KEY) or ""),
-        location=f"{location}: {size_key}",
+        location=size_at,
     )
+
+
+def _location_of(
+    key: str, workload: WorkloadOwner, templates: Iterable[tuple[str, Annotations]]
+) -> str:
+    """The object that has an annotation and the field, as ``_merged`` looks for it."""
+    for location, annotations in templates:
+        if key in annotations:
+            return f"{location}: {key}"
+    for link in (workload.link, *workload.above):
+        meta = link.found.metadata
+        if key in meta.annotations or key in meta.labels:
+            field = "annotations" if key in meta.annotations else "labels"
+            owner = "" if link is workload.link else f"{link.kind.kind} {meta.name}: "
+            return f"{owner}metadata.{field}: {key}"
+    return key
 
 
 def first_key(annotations: Annotations, keys: Sequence[str]) -> str:

@@ -191,6 +191,20 @@ def test_a_template_constrains_its_leaf(framework):
         assert not effective_levels(gang, other, "required_level")
 
 
+@pytest.mark.parametrize(
+    ("place", "location"),
+    [
+        ("workload", "metadata.annotations"),
+        ("template", "spec.pytorchReplicaSpecs.Worker.template.metadata.annotations"),
+    ],
+)
+def test_a_size_of_segments_that_is_none_is_told_where_it_is(place, location):
+    case = case_of("PyTorchJob", place, {SIZE: "many"})
+    [gang] = grouped(case).gangs.values()
+    problem = f"{location}: {SIZE} must be a whole number of at least 0, is 'many'"
+    assert gang.problem == f"PyTorchJob default/train: {problem}"
+
+
 def annotated(gang):
     """The pods of the template in question."""
     return [member for member in gang.members if member.pod.name != "main"]

@@ -34,7 +34,7 @@ def problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
 
 
 def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
-    """Problems of entries that have no place in the tree."""
+    """Problems of entries that have no place in the tree, or whose minimum is not clear."""
     count = len(spec.sub_groups)
     if count > MAX_ENTRIES:
         yield f"spec.subGroups has {count} entries, the maximum is {MAX_ENTRIES}"
@@ -45,6 +45,9 @@ def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
             yield f'spec.subGroups: the name "{name}" is used more than once'
     if "" in names:
         yield "spec.subGroups: an entry has no name"
+    yield from _exclusive_problem("spec", spec)
+    for entry in spec.sub_groups:
+        yield from _exclusive_problem(f"spec.subGroups[{entry.name}]", entry)
     reached = {entry.name for entries in _reachable(spec).values() for entry in entries}
     for entry in spec.sub_groups:
         parent = entry.parent or ""
@@ -53,6 +56,12 @@ def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
         elif entry.name and entry.name not in reached:
             hint = f"it is its own ancestor, or nested more than {MAX_TREE_DEPTH} deep"
             yield f"spec.subGroups[{entry.name}].parent: {hint}"
+
+
+def _exclusive_problem(location: str, entry: KaiPodGroupSpec | KaiSubGroup) -> Iterator[str]:
+    """That both minimums are set, which KAI's webhook refuses: they count different things."""
+    if entry.min_member is not None and entry.min_sub_group is not None:
+        yield f"{location}.minMember and {location}.minSubGroup are both set: set one of them"
 
 
 def min_sub_group_problems(spec: KaiPodGroupSpec) -> Iterator[str]:

@@ -130,6 +130,11 @@ def test_the_domain_of_the_pods_that_run_already_is_named():
     ("spec", "told"),
     [
         ({"minSubGroup": 3}, "spec.minSubGroup is 3, but there are only 2 subgroups below"),
+        ({"minSubGroup": 1, "minMember": 1}, "spec.minMember and spec.minSubGroup are both set"),
+        (
+            {"add": {"name": "c", "minSubGroup": 0, "minMember": 0}},
+            "spec.subGroups[c].minMember and spec.subGroups[c].minSubGroup are both set",
+        ),
         ({"add": {"name": "c", "parent": "gone"}}, 'there is no subgroup "gone"'),
         ({"add": {"name": "c", "parent": "c"}}, "it is its own ancestor"),
         ({"add": {"name": "a"}}, 'the name "a" is used more than once'),
