@@ -3,9 +3,12 @@
 Objects with a resourceVersion come from an API server, which has accepted them. So do claims that
 are allocated: what they have may not be lost. Whether a namespace allows adminAccess is known only
 if it is among the objects; a template's claims are made in the future, so that it needs the label
-at any time. The rules are those of the embedded API server.
+at any time. The rules are those of the embedded API server, without those for the form of names and
+the length of lists: what is meant is clear without them, and the test tables of Kubernetes' own
+allocator have such names.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
 from kai_py.embedded.documents import Json, clone
@@ -21,6 +24,11 @@ from kai_py.simulate.objects import Document
 
 GROUP = "resource.k8s.io"
 FLAT_VERSION = f"{GROUP}/v1beta1"
+FORMS = re.compile(
+    r"(\.name|\.counterSet|\.(attributes|capacity)\[[^]]*\]|\.counters|\.requestPolicy)$"
+)
+"""Where a value that is present and unique is wrong in its form only."""
+LENGTHS = ("FieldValueTooMany", "FieldValueTooLong")
 FLAT_FIELDS = ("name", "firstAvailable")
 """What ``exactly`` does not have of a request; in v1beta1 that is the request itself."""
 
@@ -34,11 +42,20 @@ def refused_device_objects(found: Mapping[ObjectKey, Document]) -> Iterator[Reje
         if key.group != GROUP:
             continue
         try:
-            errors = _errors(key, clone(document), found)
+            errors = list(filter(_leaves_doubt, _errors(key, clone(document), found)))
         except (AttributeError, KeyError, TypeError, ValueError):
             continue  # it has fields of other types, so that it cannot be read
         if errors:
             yield RejectedObject(str(key), invalid(key.kind, key.group, key.name, errors).message)
+
+
+def _leaves_doubt(error: FieldError) -> bool:
+    if error.kind in LENGTHS:
+        return False
+    if error.kind == "FieldValueDuplicate":
+        return ".firstAvailable" not in error.path  # these are tried in their order
+    is_absent = error.kind == "FieldValueRequired" and not error.path.endswith(".counters")
+    return is_absent or not FORMS.search(error.path)
 
 
 def _errors(
@@ -69,6 +86,10 @@ def _claim_errors(claim: Document, path: str, namespace: Json | None) -> list[Fi
     if claim["apiVersion"] == FLAT_VERSION and requests:
         spec = {**spec, "devices": {**spec["devices"], "requests": list(map(_nested, requests))}}
     default_claim_spec(spec)
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for each in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if each and each.get("allocationMode") == "All":
+                each.pop("count", None)  # it means nothing there
     denied = admin_access_errors(spec, path, namespace) if namespace is not None else []
     return [*validate_claim_spec(spec, path), *denied]
 
