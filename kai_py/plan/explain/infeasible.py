@@ -6,7 +6,8 @@ node empty and no node cordoned or unready, these are checked in order:
     a pod that no node admits by its selector, affinity, tolerations and volumes
     a pod larger than any node that admits it
     devices of which no node has as many as one pod claims
-    a gang of more pods than all admitted nodes hold together
+    a gang of more pods than all admitted nodes hold together, or of pods that differ and request
+    more together than these nodes have
     a subgroup of more pods than any domain of its required topology level holds
 
 Kubernetes calls a request that a node can never satisfy ``Infeasible``, in contrast to ``Deferred``
@@ -48,6 +49,9 @@ EXPLAINED = frozenset(
 )
 """Stages at which gangs are checked, with those of quota, which comes before nodes."""
 
+ROUNDING = 1e-9
+"""How much sums of fractions may be above what they stand for."""
+
 
 @dataclass
 class _EmptyCluster:
@@ -57,6 +61,8 @@ class _EmptyCluster:
     _replicas: dict[tuple[int, int], Ints] = field(default_factory=dict)
     _admitted: dict[int, Bools] = field(default_factory=dict)
     _by_resources: dict[int, Ints] = field(default_factory=dict)
+    mixtures: dict[tuple[tuple[int, int], ...], str] = field(default_factory=dict)
+    """Why pods do not fit together, by shape and number."""
 
     def admitted(self, shape: Shape) -> Bools:
         """(nodes,) bool: its selector, affinity, tolerations and volumes admit the node."""
@@ -130,10 +136,11 @@ def _problem(empty: _EmptyCluster, gang: Gang, request: PlacementRequest) -> str
     """The first check that fails, as a clause; empty if the gang could run."""
     groups = by_shape(request.members)
     if _is_held(empty.state, gang, groups):
-        return ""
+        return _mixture_problem(empty, groups)
     problems = chain(
         (_pod_problem(empty, members[0].shape) for members in groups),
         (_count_problem(empty, members) for members in groups),
+        (_mixture_problem(empty, each) for each in [groups]),
         _domain_problems(empty, gang, request.members),
     )
     return next(filter(None, problems), "")
@@ -223,6 +230,59 @@ def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:
     if total >= len(members) or not total or _may_change(empty, shape):
         return ""
     return f"with nothing else on them, the nodes hold {total} of the {len(members)} pods"
+
+
+def _mixture_problem(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> str:
+    """Why pods of several shapes do not fit together; found once for equal gangs."""
+    key = tuple((members[0].shape.number, len(members)) for members in groups)
+    if len(groups) < 2:
+        return ""
+    if key not in empty.mixtures:
+        found = chain([_total_problem(empty, groups)], _larger_problems(empty, groups))
+        empty.mixtures[key] = next(filter(None, found), "")
+    return empty.mixtures[key]
+
+
+def _total_problem(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> str:
+    """Of which resource pods request more than all nodes have that admit one of them."""
+    snapshot = empty.state.snapshot
+    admitted = _admitted_to_any(empty, groups)
+    for name, row in sorted(snapshot.resources.positions.items()):
+        asking = [members for members in groups if name in members[0].shape.requests]
+        if any(name in members[0].shape.extended.resources for members in asking):
+            continue  # some nodes serve it by claims
+        requested = sum(len(members) * members[0].shape.requests[name] for members in asking)
+        whole = float(snapshot.nodes.allocatable[row][admitted].sum())
+        if whole and requested > whole * (1 + ROUNDING):
+            count = sum(map(len, asking))
+            has = f"with nothing else on them, the nodes have {amount_text(name, whole)}"
+            return f"{count} pods request {name} {amount_text(name, requested)} together; {has}"
+    return ""
+
+
+def _larger_problems(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> Iterator[str]:
+    """Of which pods, with all that request at least as much, the nodes do not hold so many."""
+    snapshot = empty.state.snapshot
+    for members in groups:
+        shape = members[0].shape
+        larger = [
+            each
+            for each in groups
+            if all(each[0].shape.requests.get(n, 0.0) >= r for n, r in shape.requests.items())
+        ]
+        count = sum(map(len, larger))
+        admitted = _admitted_to_any(empty, larger)
+        fit = replicas_on_empty(shape, snapshot.nodes, snapshot.resources, admitted)
+        if 0 < fit.sum() < count:
+            held = f"with nothing else on them, the nodes hold {int(fit.sum())} of the {count} pods"
+            yield f"{held} that request as much as {members[0].pod.name}, or more"
+
+
+def _admitted_to_any(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> Bools:
+    found = np.zeros(len(empty.state.snapshot.nodes), dtype=np.bool_)
+    for members in groups:
+        found |= empty.admitted(members[0].shape)
+    return found
 
 
 def _may_change(empty: _EmptyCluster, shape: Shape) -> bool:

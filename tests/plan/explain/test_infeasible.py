@@ -37,6 +37,7 @@ from tests.support.scenario import (
     cluster,
     device_class,
     gpu_slice,
+    job,
     job_with_pods,
     node,
     pod,
@@ -58,6 +59,46 @@ def test_a_pod_larger_than_every_node_names_the_largest():
         "Infeasible: a pod requests nvidia.com/gpu 16; 1 of 2 nodes has 8, the other less. "
         "0/2 nodes are available: 2 Insufficient nvidia.com/gpu (16 requested, most free 8 on b)."
     )
+
+
+def mixed(*gpus, **spec):
+    """A Job with a pod for each number of GPUs."""
+    owner = job("mix", len(gpus), "q")
+    return [owner, *(pod(f"mix-{i}", n, owner=owner, **spec) for i, n in enumerate(gpus))]
+
+
+TOGETHER = "with nothing else on them, the nodes have 16."
+
+
+@pytest.mark.parametrize(
+    ("gpus", "text"),
+    [
+        ((8, 4, 4, 1), f"4 pods request nvidia.com/gpu 17 together; {TOGETHER}"),
+        (
+            (5, 5, 6),
+            "with nothing else on them, the nodes hold 2 of the 3 pods that request as much as "
+            "mix-0, or more.",
+        ),
+    ],
+)
+def test_pods_that_differ_may_be_too_many_together(gpus, text):
+    found = pending(node("a", 8), node("b", 8), queue("q", 64), mixed(*gpus))
+    assert found.message.startswith(f"Infeasible: {text}")
+
+
+@pytest.mark.parametrize("gpus", [(8, 4, 4), (7, 1, 5, 3), (8, 7)])
+def test_pods_that_differ_and_fit_on_empty_nodes_only_wait(gpus):
+    busy = pod("busy", 8, queue="q", node="a", priority=1000)
+    found = pending(node("a", 8), node("b", 8), queue("q", 64), busy, mixed(*gpus))
+    assert not found.is_infeasible, found.message
+
+
+def test_only_nodes_that_admit_a_pod_count_for_pods_that_differ():
+    nodes = [node("a", 8, labels={"zone": "x"}), node("b", 8, labels={"zone": "y"})]
+    gang = mixed(8, 4, node_selector={"zone": "x"})
+    found = pending(*nodes, queue("q", 64), gang)
+    assert "2 pods request nvidia.com/gpu 12 together; " in found.message
+    assert found.is_infeasible
 
 
 def test_a_gang_that_its_queue_stops_may_be_too_large_for_every_node_as_well():
