@@ -52,6 +52,11 @@ NO_SHARE_PENALTY = 1000.0
 """Dominant share per unit allocated of a resource of which nothing may be allocated."""
 
 
+def by_priority_and_age(gang: Gang) -> tuple[int, float, str]:
+    """The rank of a gang among those of all queues, where no share of a queue decides."""
+    return -gang.priority, gang.created, gang.key
+
+
 def order_keys(
     usage: QueueUsage,
     at: Index,

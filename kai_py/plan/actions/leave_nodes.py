@@ -25,6 +25,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.relocate import evict_for_itself, move_whole
 from kai_py.plan.victims.survival import is_satisfied_without, running_pods, would_fail
+from kai_py.policy.queue_order import by_priority_and_age
 from kai_py.snapshot.gangs import Gang, Member
 
 REPLACING_KINDS = frozenset(
@@ -51,7 +52,7 @@ def leave_nodes(state: CycleState) -> None:
         if gang.key in disrupted
         or any(m.node in going or m.pod.uid in rebooted for m in gang.bound)
     )
-    in_order = sorted(gangs, key=lambda g: (-g.priority, g.created, g.key))
+    in_order = sorted(gangs, key=by_priority_and_age)
     for gang in state.turns.eligible(in_order):
         with state.turns.of(gang):
             _leave(state, gang)

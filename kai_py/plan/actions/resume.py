@@ -28,6 +28,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.later_alternatives import place_with_alternatives
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.victims.order import VictimPool
+from kai_py.policy.queue_order import by_priority_and_age
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.placeholders import placeholder_for
 from kai_py.snapshot.resources import Bools
@@ -42,7 +43,7 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     if not state.snapshot.nominations:
         return
     pending = list(state.turns.eligible(gangs))
-    nominated = sorted((g for g in pending if _is_nominated(state, g)), key=_by_priority)
+    nominated = sorted((g for g in pending if _is_nominated(state, g)), key=by_priority_and_age)
     preempts = Action.PREEMPT in state.settings.actions
     ahead = _waiting_ahead(state, pending, nominated) if preempts else []
     if ahead:
@@ -50,10 +51,6 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
         ahead = [gang for gang in ahead if not _has_victims(state, gang, pool)]
     for gang in _with_those_ahead(state, nominated, ahead) if ahead else nominated:
         _place(state, gang)
-
-
-def _by_priority(gang: Gang) -> tuple[int, float, str]:
-    return -gang.priority, gang.created, gang.key
 
 
 def _yields(gang: Gang) -> bool:
@@ -79,7 +76,7 @@ def _waiting_ahead(
         and not gang.is_satisfied
         and not _is_nominated(state, gang)
     )
-    return nsmallest(MAX_AHEAD, found, key=_by_priority)
+    return nsmallest(MAX_AHEAD, found, key=by_priority_and_age)
 
 
 def _has_victims(state: CycleState, gang: Gang, pool: VictimPool) -> bool:
@@ -114,7 +111,7 @@ def _with_those_ahead(
         if gang.queue == queue and _yields(gang) and gang.priority < first[0].priority
     ]
     kept = [gang for gang in nominated if gang not in behind]
-    return [*kept, *sorted((*first, *behind), key=_by_priority)]
+    return [*kept, *sorted((*first, *behind), key=by_priority_and_age)]
 
 
 def _place(state: CycleState, gang: Gang) -> bool:
@@ -179,7 +176,7 @@ def reserve_expected(state: CycleState) -> None:
     now = state.snapshot.now
     in_part = (state.snapshot.gangs[key] for key in state.snapshot.started_in_part)
     started = [gang for gang in in_part if _is_held(gang, state.settings.reservation_seconds, now)]
-    order = sorted(started, key=lambda g: (-g.priority, g.created, g.key))
+    order = sorted(started, key=by_priority_and_age)
     for gang in state.turns.eligible(order):
         with state.turns.of(gang):
             _place_existing(state, gang)

@@ -25,6 +25,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.survival import running_pods
 from kai_py.plan.victims.units import VictimUnit, units_by_gang
 from kai_py.policy.fit import holds
+from kai_py.policy.queue_order import by_priority_and_age
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
 from kai_py.snapshot.resources import Bools
@@ -38,7 +39,7 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
     relocated: set[int] = set()
     without_capacity: set[int] = set()
     by_gang = units_by_gang(units).values()
-    for group in sorted(by_gang, key=lambda group: _relocation_order(group[0].gang)):
+    for group in sorted(by_gang, key=lambda group: by_priority_and_age(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
             orphaned = any(member.subgroup in lost_leaves for member in unit.members)
@@ -78,10 +79,6 @@ def move_whole(
         if blocked is None:
             trial.keep()
     return trial.kept
-
-
-def _relocation_order(gang: Gang) -> tuple[int, float, str]:
-    return (-gang.priority, gang.created, gang.key)
 
 
 def _relocate_unit(
