@@ -36,7 +36,7 @@ from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import FindPod, GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
+from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.watch.errors import ApiError
 from kai_py.watch.freshness import Freshness
 
@@ -137,7 +137,8 @@ class Committer:
         for evictions in suspended.values():
             self._start(self._suspend(evictions, now))
         # Last: an eviction that has been started counts as capacity for the nominations.
-        self._nominate(plan.nominations, now)
+        for nomination in plan.nominations:
+            self._assume_cache.nominate(nomination.pod.uid, nomination.node, now)
 
     def release_leftovers(self, leftovers: Iterable[LeftoverClaim]) -> None:
         """Start the release of leftover claims."""
@@ -154,10 +155,6 @@ class Committer:
             return True
         _, unfinished = await asyncio.wait(tuple(self.tasks), timeout=within)
         return not unfinished
-
-    def _nominate(self, nominations: Iterable[Nomination], now: float) -> None:
-        for nomination in nominations:
-            self._assume_cache.nominate(nomination.pod.uid, nomination.node, now)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

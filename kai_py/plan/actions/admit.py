@@ -45,11 +45,6 @@ def admit(
     return tuple(admitted)
 
 
-def _has_only_our_gate(member: Member) -> bool:
-    """Whether the pod is held by our gate and by nothing else."""
-    return member.state is PodState.GATED and member.gated_by_us_only
-
-
 def _already_admitted(state: CycleState, gang: Gang) -> list[Member]:
     """Pods that were admitted before and that this cycle did not place."""
     return [member for member in gang.pending if member.pod.uid not in state.statement.placed]
@@ -79,7 +74,9 @@ def _check_quota(state: CycleState, gang: Gang, pods: Sequence[Member]) -> Unsch
 
 
 def _without_gate(member: Member) -> Member:
-    return replace(member, state=PodState.PENDING) if _has_only_our_gate(member) else member
+    """``member`` as if our gate were removed; it stays gated where others hold it as well."""
+    is_held = member.state is PodState.GATED and member.gated_by_us_only
+    return replace(member, state=PodState.PENDING) if is_held else member
 
 
 def _charge(state: CycleState, gang: Gang, members: Sequence[Member]) -> Undo:

@@ -15,7 +15,6 @@ from math import isfinite
 
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import format_duration, format_time
-from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.relocate import move_whole, owns_all_claims
@@ -86,7 +85,7 @@ def explain_fallback(state: CycleState, gangs: Iterable[Gang]) -> None:
         if reason is None or reason.stage not in SHORT_OF_CAPACITY or reason.hint:
             continue
         if hint := _hint(state, gang):
-            state.mark_unschedulable(gang, _with_hint(reason, hint))
+            state.mark_unschedulable(gang, replace(reason, hint=hint))
 
 
 def _hint(state: CycleState, gang: Gang) -> str:
@@ -97,7 +96,3 @@ def _hint(state: CycleState, gang: Gang) -> str:
     if over is not None:
         return f'It may not use on-demand nodes: maxGPUs of spotFallback of queue "{over}" is used.'
     return ""
-
-
-def _with_hint(reason: Unschedulable, hint: str) -> Unschedulable:
-    return replace(reason, hint=hint)

@@ -197,7 +197,7 @@ class ScoredPicks:
 
     def shortage(self) -> tuple[StaticFit, Ints]:
         """As in ``Picks``."""
-        statement, _, _, capacity, _ = self.attempt
+        statement, capacity = self.attempt.statement, self.attempt.capacity
         replicas = self.fits.replicas(statement, self.shape, self.node_set.mask, 1, capacity)
         return self._static(), replicas
 
@@ -254,6 +254,6 @@ class SinglePicks:
 
     def shortage(self) -> tuple[StaticFit, Ints]:
         """As in ``Picks``."""
-        statement, _, _, capacity, _ = self._attempt
+        statement, capacity = self._attempt.statement, self._attempt.capacity
         mask = self._node_set.mask
         return self._first, self._fits.replicas(statement, self._shape, mask, 1, capacity)

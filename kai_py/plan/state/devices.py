@@ -142,7 +142,9 @@ class CycleDevices:
         result = self._cluster.allocate(
             [*claims, *templates], self._snapshot.nodes.records, row, self._states[capacity]
         )
-        if not isinstance(result, Allocation) or self._are_reassigned(member.claims):
+        if not isinstance(result, Allocation):
+            return None
+        if any(self._is_reassigned(ref.uid) for ref in member.claims):
             return None
         new = list(zip(missing, result.allocations, strict=False))
         created = result.allocations[-1:] if templates else ()
@@ -382,9 +384,6 @@ class CycleDevices:
         freed = self._freed.pop(ref.uid)
         undo = self._states[Capacity.FUTURE_IDLE].mark_allocated(freed.allocation)
         return undo_all([lambda: self._freed.update({ref.uid: freed}), undo])
-
-    def _are_reassigned(self, claims: Sequence[ClaimRef]) -> bool:
-        return any(self._is_reassigned(ref.uid) for ref in claims)
 
     def _is_reassigned(self, uid: str) -> bool:
         """Whether the claim is losing its devices and other claims were given some of them."""
