@@ -92,10 +92,6 @@ def command(
         _ask_somewhere(SchedulerAddress(url, token_file, service, kubeconfig, context), ask)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    except BrokenPipeError:
-        # Otherwise the interpreter complains about the closed pipe at exit.
-        sys.stderr.close()
-        raise typer.Exit(ExitCode.OK) from None
 
 
 def _ask_somewhere(address: SchedulerAddress, ask: Callable[[SchedulerAddress], None]) -> None:

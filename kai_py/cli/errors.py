@@ -16,6 +16,8 @@ class ExitCode(enum.IntEnum):
     INTERNAL = 70
     """A fault of kai-py itself."""
     INTERRUPTED = 130
+    PIPE_CLOSED = 141
+    """The output was not read to its end (``| head``), as shells say it of other programs."""
 
 
 class CommandError(Exception):

@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -81,8 +82,12 @@ FULL_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 EPILOG = (
     "Exit codes: 0 done, 1 negative result, 2 wrong arguments or configuration, 3 API server "
-    "error, 70 internal error, 130 interrupted."
+    "error, 70 internal error, 130 interrupted, 141 the reader of the output has closed it."
 )
+
+
+class ReaderLeftError(Exception):
+    """A BrokenPipeError: Typer would end the process with exit code 1, a negative result."""
 
 
 class LazyGroup(TyperGroup):
@@ -98,6 +103,24 @@ class LazyGroup(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         entry = next(entry for entry in COMMANDS if entry.name == name)
         return name, load_command(entry), rest
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Read the arguments; prints the help."""
+        with _reader():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is called."""
+        with _reader():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderLeftError from error
 
 
 def load_command(entry: Command) -> Any:
@@ -170,12 +193,14 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another one
     try:
+        _catch_interrupts()
         run = typer.main.get_command(app).main
         code = run(args=arguments, prog_name=name, obj=invocation, standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(code or ExitCode.OK)
     except TyperException as error:
         _fail(_usage(error), ExitCode.USAGE, show_trace=invocation.show_trace)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:  # the last line of defence: an internal error is one line
         known = _command_error(error)
@@ -184,12 +209,18 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
         if _is_broken_pipe(error):
             # What is still buffered has nowhere to go; the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(ExitCode.FOUND)
+            sys.exit(ExitCode.PIPE_CLOSED)
         if isinstance(error, OSError) and error.errno in FULL_OUTPUT and error.filename is None:
             message = f"cannot write the output: {error.strerror}"
             _fail(message, ExitCode.USAGE, show_trace=invocation.show_trace)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
+
+
+def _catch_interrupts() -> None:
+    """Have interrupts raise KeyboardInterrupt where ``kai_py.__main__`` has suspended that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _open_closed_streams() -> None:
@@ -221,7 +252,7 @@ def _is_broken_pipe(error: BaseException) -> bool:
     """Whether every error is a closed output pipe (``| head``)."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_broken_pipe, error.exceptions))
-    return isinstance(error, BrokenPipeError)
+    return isinstance(error, (BrokenPipeError, ReaderLeftError))
 
 
 def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:

@@ -1,6 +1,8 @@
+import importlib
 import os
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -20,8 +22,12 @@ def run(*arguments):
 def run_with(monkeypatch, function, *arguments):
     """Run the command line in this process with one command that is this function."""
     monkeypatch.setattr(main, "COMMANDS", (main.Command("it", "a.module", "Does it."),))
-    module = SimpleNamespace(command=function)
-    monkeypatch.setattr(main.importlib, "import_module", lambda name: module)
+    module, imported = SimpleNamespace(command=function), importlib.import_module
+
+    def import_module(name, **package):
+        return module if name == "a.module" else imported(name, **package)
+
+    monkeypatch.setattr(main.importlib, "import_module", import_module)
     with pytest.raises(SystemExit) as left:
         main.main([*arguments, "it"])
     return left.value.code or 0
@@ -171,15 +177,54 @@ def test_a_terminal_that_lacks_a_sign_shows_another_one():
     assert shown.stderr == b""
 
 
-def test_a_reader_that_leaves_is_no_fault(monkeypatch, capsys, tmp_path):
+NESTED = ExceptionGroup("tasks", [BrokenPipeError(), ExceptionGroup("t", [BrokenPipeError()])])
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), NESTED])
+def test_a_reader_that_leaves_is_neither_a_fault_nor_a_finding(
+    monkeypatch, capsys, tmp_path, error
+):
     def write_on():
-        raise ExceptionGroup("tasks", [BrokenPipeError(), ExceptionGroup("t", [BrokenPipeError()])])
+        raise error
 
     monkeypatch.setattr(main.os, "dup2", lambda *_: None)
     with (tmp_path / "out").open("w") as out:
         monkeypatch.setattr(main.sys, "stdout", out)
-        assert run_with(monkeypatch, write_on) == ExitCode.FOUND
+        assert run_with(monkeypatch, write_on) == ExitCode.PIPE_CLOSED
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["crds", "--version", "--help"])
+def test_what_is_written_at_the_end_may_have_no_reader(command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as out:
+        ended = subprocess.run([*KAI_PY, command], stdout=out, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (ExitCode.PIPE_CLOSED, b"")
+
+
+@pytest.mark.slow
+def test_an_interrupt_during_the_imports_leaves_no_traceback():
+    interrupted = (
+        "import importlib, os, signal, kai_py.__main__ as program\n"
+        "imports = importlib.import_module\n"
+        "def interrupt(name):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return imports(name)\n"
+        "importlib.import_module = interrupt\n"
+        "program.main()"
+    )
+    command = [sys.executable, "-c", interrupted]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
+
+
+def test_an_interrupted_command_says_so(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert run_with(monkeypatch, interrupted) == ExitCode.INTERRUPTED
 
 
 @pytest.mark.slow
