@@ -24,7 +24,7 @@ from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, Search
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import place_within_quota
 from kai_py.plan.session.gang_queue import GangQueue
-from kai_py.plan.session.later_alternatives import place_with_alternatives
+from kai_py.plan.session.later_alternatives import place_with_alternatives, try_placing
 from kai_py.plan.session.quota_check import check_quota, check_reserved_quota, nodes_within_quota
 from kai_py.plan.session.requests import request_kind
 from kai_py.policy.queue_order import in_rotation
@@ -107,10 +107,7 @@ def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementReque
     allowed = nodes_within_quota(state, gang, request)
     if allowed is None or check_reserved_quota(state, gang, state.request_cost(gang)) is not None:
         return False
-    return (
-        place_with_alternatives(state, gang, request.members, allowed=allowed, explain=False)
-        is None
-    )
+    return try_placing(state, gang, request.members, allowed)
 
 
 class _AllocateSolver:

@@ -28,7 +28,7 @@ from kai_py.api.printable import first_of
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.later_alternatives import place_with_alternatives
+from kai_py.plan.session.later_alternatives import try_placing
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
@@ -130,10 +130,7 @@ def _start_in_place_of(
                 f"({each.gang.expected_runtime or 0.0:g} s), on a node reserved for gang {gang.key}"
             )
             state.statement.evict(Evicted(each.member, each.gang, Action.PREEMPT, gang, reason))
-        if (
-            place_with_alternatives(state, gang, request.members, allowed=allowed, explain=False)
-            is None
-        ):
+        if try_placing(state, gang, request.members, allowed):
             trial.keep()
             state.mark_placed(gang)
             return True

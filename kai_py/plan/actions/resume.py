@@ -22,10 +22,10 @@ from kai_py.api.times import lies_ahead
 from kai_py.plan.actions.preempt import Preemption
 from kai_py.plan.actions.reclaim import Reclaim
 from kai_py.plan.observations import CapacityHold
-from kai_py.plan.placement.next_pods import PlacementRequest, next_request
+from kai_py.plan.placement.next_pods import next_request
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.later_alternatives import place_with_alternatives
+from kai_py.plan.session.later_alternatives import try_placing
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.queue_order import by_priority_and_age
@@ -139,20 +139,13 @@ def _place_next(state: CycleState, gang: Gang, *, is_nominated: bool) -> bool:
     ):
         return False
     if gang.placeholders or not is_nominated:
-        return _place_on(state, gang, request, None)
+        return try_placing(state, gang, request.members)
     own = _nominated_nodes(state, request.members)
-    if _place_on(state, gang, request, own):
+    if try_placing(state, gang, request.members, own):
         return True
     of_gang = _nominated_nodes(state, gang.pending)
-    return not np.array_equal(own, of_gang) and _place_on(state, gang, request, of_gang)
-
-
-def _place_on(
-    state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools | None
-) -> bool:
-    """Place the request on the nodes that are ``allowed``, None for all; whether it was."""
-    members = request.members
-    return place_with_alternatives(state, gang, members, allowed=allowed, explain=False) is None
+    is_other = not np.array_equal(own, of_gang)
+    return is_other and try_placing(state, gang, request.members, of_gang)
 
 
 def _is_nominated(state: CycleState, gang: Gang) -> bool:
@@ -183,7 +176,7 @@ def reserve_expected(state: CycleState) -> None:
             unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
             rest = [*gang.placeholders, *(placeholder_for(member) for member in unplaced)]
             if rest:
-                place_with_alternatives(state, gang, rest, explain=False)
+                try_placing(state, gang, rest)
 
 
 def _place_existing(state: CycleState, gang: Gang) -> None:
@@ -197,10 +190,7 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
     ):
         return
     exceeded = check_quota(state.quota, gang, request.members, state.request_cost(gang))
-    if (
-        exceeded is None
-        and place_with_alternatives(state, gang, request.members, explain=False) is None
-    ):
+    if exceeded is None and try_placing(state, gang, request.members):
         state.mark_placed(gang)
 
 

@@ -47,6 +47,13 @@ def place_with_alternatives(
     return reason
 
 
+def try_placing(
+    state: CycleState, gang: Gang, members: Sequence[Member], allowed: Bools | None = None
+) -> bool:
+    """``place_with_alternatives`` without finding out why not; whether the pods were placed."""
+    return place_with_alternatives(state, gang, members, allowed=allowed, explain=False) is None
+
+
 def _later_alternatives(specs: ClaimSpecs) -> Iterator[ClaimSpecs]:
     """``specs`` without some of their first alternatives, the fewest of the first requests."""
     lengths = [
