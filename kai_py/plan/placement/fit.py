@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.plan.placement.preferences import nodes_without_devices, rank_nodes, static_preferences
@@ -127,10 +128,7 @@ class ShapeFits:
             capacity=capacity,
             idle=idle if idle is not None and idle.statement is statement else None,
         )
-        if len(self._running_fits) >= MAX_RUNNING_FITS:
-            del self._running_fits[next(iter(self._running_fits))]
-        self._running_fits[key] = made
-        return made
+        return remember(self._running_fits, key, made, MAX_RUNNING_FITS)
 
     def replicas(
         self, statement: Statement, shape: Shape, mask: Bools, count: int, capacity: Capacity
