@@ -1,4 +1,4 @@
-"""Placing several pods whose claims have alternatives (``firstAvailable``).
+"""Placing the pods of a request, also those whose claims have alternatives (``firstAvailable``).
 
 A pod takes the first alternative that its node has devices for, whatever the pods of its gang that
 come after it need. Where that leaves too few devices to these, the first alternatives are given up:
@@ -15,8 +15,9 @@ from msgspec.structs import replace as with_fields
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.references import ClaimRef
 from kai_py.plan.placement.reasons import Unschedulable
+from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.requests import place_earliest
+from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 
@@ -34,16 +35,50 @@ def place_with_alternatives(
     allowed: Bools | None = None,
     explain: bool = True,
 ) -> Unschedulable | None:
-    """``place_earliest``, also with later alternatives of the claims of several pods."""
-    reason = place_earliest(state, gang, members, allowed=allowed, explain=explain)
+    """Place all of ``members`` in idle, else in future idle capacity; None, or why not.
+
+    If they do not fit, also with later alternatives of the claims of several pods. ``allowed``:
+    (nodes,) bool, None for all. The reason is that of idle capacity.
+    """
+    reason = _place_earliest(state, gang, members, allowed=allowed, explain=explain)
     if reason is None or len(members) == 1 or not have_alternatives(members):
         return reason
     devices = state.statement.devices
     own = {id(spec): devices.narrowed_spec(spec) for spec in own_claims(state, members).values()}
     for specs in islice(_later_alternatives(own), MAX_TRIALS):
         with devices.narrowed(specs):
-            if place_earliest(state, gang, members, allowed=allowed, explain=False) is None:
+            if _place_earliest(state, gang, members, allowed=allowed, explain=False) is None:
                 return None
+    return reason
+
+
+def _place_earliest(
+    state: CycleState,
+    gang: Gang,
+    members: Sequence[Member],
+    *,
+    allowed: Bools | None,
+    explain: bool,
+) -> Unschedulable | None:
+    """``place_with_alternatives`` with the alternatives that claims are narrowed to now."""
+    reason: Unschedulable | None = None
+    for capacity in (Capacity.IDLE, Capacity.FUTURE_IDLE):
+        with state.statement.trial() as trial:
+            blocked = state.placer.place(
+                state.statement,
+                gang,
+                members,
+                Action.ALLOCATE,
+                capacity=capacity,
+                allowed=allowed,
+                explain=explain and reason is None,
+            )
+            if blocked is None:
+                trial.keep()
+                return None
+        reason = reason or blocked
+        if not state.frees_capacity:
+            break
     return reason
 
 

@@ -1,52 +1,15 @@
-"""Requests of gangs: placing one as early as possible, and comparing them.
+"""Comparing requests of gangs by what decides whether they can be placed.
 
 Requests whose pods are all of one shape, and whose gang is bound by no topology, no ComputeDomain
 and no capacity reserved for others, are comparable by shape and size (``request_signature``).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.state.capacity import Capacity
-from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Bools
-
-
-def place_earliest(
-    state: CycleState,
-    gang: Gang,
-    members: Sequence[Member],
-    *,
-    allowed: Bools | None = None,
-    explain: bool = True,
-) -> Unschedulable | None:
-    """Place all of ``members`` in idle, else in future idle capacity; None, or why not.
-
-    ``allowed``: (nodes,) bool, None for all. The reason is that of idle capacity.
-    """
-    reason: Unschedulable | None = None
-    for capacity in (Capacity.IDLE, Capacity.FUTURE_IDLE):
-        with state.statement.trial() as trial:
-            blocked = state.placer.place(
-                state.statement,
-                gang,
-                members,
-                Action.ALLOCATE,
-                capacity=capacity,
-                allowed=allowed,
-                explain=explain and reason is None,
-            )
-            if blocked is None:
-                trial.keep()
-                return None
-        reason = reason or blocked
-        if not state.frees_capacity:
-            break
-    return reason
+from kai_py.snapshot.gangs import Gang
 
 
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
