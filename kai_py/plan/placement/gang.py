@@ -126,7 +126,8 @@ class Placer:
             allowed = exclude_rows(reserved, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf
         parts = self._domain_parts(statement, gang, members)
-        if len(members) == 1 and near is None and anywhere and not parts:
+        single = len(members) == 1 and near is None and anywhere and not parts
+        if single:
             row, fits_nowhere = self._row_for_one(statement, members[0].shape, capacity, allowed)
             if row is not None:
                 statement.place(gang, members, row, action, capacity=capacity)
@@ -136,11 +137,12 @@ class Placer:
         if allowed is None:
             allowed = np.ones(len(statement.snapshot.nodes), np.bool_)
         where = NodeSet(allowed)
-        reason = (
-            self._place_in_cliques(attempt, members, where, near, parts)
-            if parts
-            else self._place_near(attempt, members, where, near)
-        )
+        if single:
+            reason = self.shapes.place(attempt, members, where)
+        elif parts:
+            reason = self._place_in_cliques(attempt, members, where, near, parts)
+        else:
+            reason = self._place_near(attempt, members, where, near)
         if reason is None or not reserved or not explain:
             return reason
         replicas = self._replicas_on(attempt, members, reserved)
