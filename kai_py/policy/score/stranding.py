@@ -54,13 +54,15 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
         return True
     having = snapshot.nodes.allocatable[card] > 0
     free = cache(partial(_free, snapshot))
-    accepted_by = cache(partial(_accepted, having))
+    accepted_by, has_free = cache(partial(_accepted, having)), free(GPU_RESOURCE).any()
     accepted: Bools | None = None
     for shape in plain:
         accepts = accepted_by(static_fits.of(shape, snapshot.nodes))
         if accepts is None:
             continue
-        if GPU_RESOURCE not in shape.requests or _exhausts_node_first(shape, free, accepts):
+        if GPU_RESOURCE not in shape.requests or (
+            has_free and _exhausts_node_first(shape, free, accepts)
+        ):
             return True
         if accepted is None:
             accepted = accepts
