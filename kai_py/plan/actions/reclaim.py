@@ -59,11 +59,13 @@ class Reclaim(VictimStrategy):
     _usage_before: QueueUsage = field(init=False)
     """A copy of the usage of queues, made when candidates were last listed."""
 
-    def candidates(self) -> Iterator[VictimUnit] | None:
-        """Units of reclaimable queues, the most saturated first; None if it may not reclaim."""
+    def may_find_victims(self) -> bool:
+        """Whether the queue stays within its fair share with the request."""
         quota = self.state.quota
-        if check_reclaimer(quota.usage, self._reclaimer, quota.rules) is not None:
-            return None
+        return check_reclaimer(quota.usage, self._reclaimer, quota.rules) is None
+
+    def candidates(self) -> Iterator[VictimUnit]:
+        """Units of reclaimable queues, the most saturated first."""
         units = self._units_by_queue(self._reclaimable_queues())
         return most_saturated_first(self.state, units, self._reclaimer.request)
 

@@ -86,7 +86,9 @@ def _has_victims(state: CycleState, gang: Gang, pool: VictimPool) -> bool:
         return False
     kinds = [kind for kind in (Preemption, Reclaim) if kind.action in state.settings.actions]
     found = (kind(state, pool, gang, request) for kind in kinds)
-    return any(next(iter(each.candidates() or ()), None) is not None for each in found)
+    return any(
+        each.may_find_victims() and next(each.candidates(), None) is not None for each in found
+    )
 
 
 def _with_those_ahead(

@@ -1,6 +1,7 @@
 """Solve one request of a preemptor: from the failures of other searches, else by a search.
 
     fail if a request that needs no more has failed in this action (``FailedRequests``)
+    fail if the strategy tells without a search that there are no victims
     fail if an earlier search with the same inputs failed (``search_cache``)
     fail if such a search spent its probe budget and still backs off (``backoff``)
     else search within the probe budget, unless the request would not fit in an empty cluster
@@ -21,7 +22,6 @@ from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, Search
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_kind
 from kai_py.plan.session.search_budgets import SearchBudgets
-from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
@@ -57,8 +57,7 @@ class VictimSolver:
         """The victims at the cost of which the request was placed, else how the search failed."""
         gang, request = strategy.gang, strategy.request
         signature = _signature(self._state, gang, request)
-        if signature is not None and self._failed.find(*signature):
-            # The request that failed was charged for its probes, so this one costs none.
+        if self._fails_without_search(strategy, signature):
             return SearchFailure()
         action = self._action, gang.key
         if signature is not None and signature in self._postponed:
@@ -67,7 +66,7 @@ class VictimSolver:
         key = _search_key(gang, request, signature)
         failure = self._cached_failure(key, gang) or self._backed_off_failure(key)
         if failure is None:
-            found = self.solve_without_cache(strategy)
+            found = self._search(strategy)
             if not isinstance(found, SearchFailure):
                 return found
             failure = found
@@ -84,15 +83,24 @@ class VictimSolver:
             self._failed.add(signature.kind, failure, signature.size, signature.priority)
         return failure
 
+    def _fails_without_search(
+        self, strategy: VictimStrategy, signature: RequestSignature | None
+    ) -> bool:
+        """Whether no victims can be found, as for another request or by the strategy."""
+        if signature is not None and self._failed.find(*signature):
+            # The request that failed was charged for its probes, so this one costs none.
+            return True
+        if strategy.may_find_victims():
+            return False
+        if signature is not None:
+            self._failed.add(signature.kind, SearchFailure(), signature.size, signature.priority)
+        return True
+
     def solve_without_cache(
         self, strategy: VictimStrategy
     ) -> tuple[VictimUnit, ...] | SearchFailure:
         """As ``solve``, for a request that depends on more than its signature says."""
-        found = self._search(strategy)
-        if not isinstance(found, SearchFailure):
-            self._failed.clear()
-            self._postponed.clear()
-        return found
+        return self._search(strategy) if strategy.may_find_victims() else SearchFailure()
 
     def _cached_failure(self, key: SearchKey, gang: Gang) -> SearchFailure | None:
         """The cached failure, if any; its probes are charged to the cycle."""
@@ -151,7 +159,11 @@ class VictimSolver:
         backs_off = out_of_budget and self._backs_off and budget == budgets.probes_per_gang
         failure = SearchFailure(budget, used, out_of_budget, backs_off, protected_by)
         _record_search(budgets, strategy.gang, failure)
-        return victims if outcome is SearchOutcome.PLACED else failure
+        if outcome is not SearchOutcome.PLACED:
+            return failure
+        self._failed.clear()
+        self._postponed.clear()
+        return victims
 
 
 def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestSignature | None:
@@ -176,9 +188,7 @@ def _offered(
     strategy: VictimStrategy, candidates: Iterator[VictimUnit]
 ) -> Iterator[VictimUnit] | None:
     """The candidates; None if there is none and the request certainly does not fit without."""
-    fits, statement = strategy.state.placer.shapes.fits, strategy.state.statement
-    shapes = (group[0].shape for group in by_shape(strategy.request.members))
-    if not any(fits.exceeds_nodes(statement, each, Capacity.FUTURE_IDLE) for each in shapes):
+    if not strategy.exceeds_nodes:
         return candidates
     first = next(candidates, None)
     return None if first is None else chain((first,), candidates)

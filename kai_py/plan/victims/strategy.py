@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.reclaim_rules import ReclaimAllowance
@@ -35,6 +37,17 @@ class VictimStrategy(ABC):
     pool: VictimPool
     gang: Gang
     request: PlacementRequest
+
+    def may_find_victims(self) -> bool:
+        """Whether a search makes sense; False only where it would certainly fail. O(1)."""
+        return True
+
+    @property
+    def exceeds_nodes(self) -> bool:
+        """Whether the request certainly fits nowhere unless pods are evicted."""
+        fits, statement = self.state.placer.shapes.fits, self.state.statement
+        shapes = (group[0].shape for group in by_shape(self.request.members))
+        return any(fits.exceeds_nodes(statement, each, Capacity.FUTURE_IDLE) for each in shapes)
 
     @abstractmethod
     def candidates(self) -> Iterable[VictimUnit] | None:
