@@ -71,7 +71,7 @@ class NamespaceTexts:
 
     def _unplaced(self, each: Unplaced) -> Unplaced:
         text = self.readable(each.message, each.owner.namespace)
-        return each if text == each.message else replace(each, message=text)
+        return each if text == each.message else structs.replace(each, message=text)
 
     def _eviction(self, each: Eviction) -> Eviction:
         text = self.readable(each.reason, each.pod.namespace)

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from kai_py.api.autoscaling import NO_CLASS, ProvisioningConfig
 from kai_py.api.queue import GROUP
 from kai_py.api.records.unstructured import Unstructured
@@ -219,4 +221,4 @@ def _provisioned(
     request = requests.get(desired.key)
     state = request_state(request)[1] if request is not None else "it is being created"
     message = f"{unplaced.message.rstrip('.')}; ProvisioningRequest {desired.name}: {state}."
-    return replace(unplaced, stage=Stage.PROVISIONING, message=message)
+    return structs.replace(unplaced, stage=Stage.PROVISIONING, message=message)

@@ -12,6 +12,8 @@ Cost: the names of the nodes per cycle in which a gang requests nodes.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 
 
@@ -88,7 +90,7 @@ class ScaleUpTracker:
 
 def _suppressed(unplaced: Unplaced, limit: int) -> Unplaced:
     suffix = f"; {limit} scale-ups added no usable capacity for it, so it requests no more nodes."
-    return replace(
+    return structs.replace(
         unplaced,
         stage=Stage.SCALE_UP_INEFFECTIVE,
         message=f"{unplaced.message.rstrip('.')}{suffix}",

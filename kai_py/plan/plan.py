@@ -301,8 +301,7 @@ class Eviction(Struct, frozen=True):
     effect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """``found`` of ``needed`` pods fit; ``causes``: counts of nodes by what they lack.
 
     ``pod``: the first that does not fit, None where the gang has no other. ``subgroup``: that
@@ -320,8 +319,7 @@ class Shortage:
     others: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(Struct, frozen=True):
     """A queue whose pods stay although a gang needs their capacity, with the numbers compared.
 
     Amounts are in GPUs, CPU cores or GB.
@@ -334,8 +332,7 @@ class Protection:
     bound: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaced:
+class Unplaced(Struct, frozen=True):
     """A gang that stays pending, with the stage that stops it and one sentence of explanation.
 
     ``marked``: whether the condition of its pods says so, which autoscalers read. ``shortage``:

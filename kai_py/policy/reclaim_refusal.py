@@ -1,10 +1,10 @@
 """Why a reclaim is refused: the rule of ``reclaim_rules``, and the comparison that decided."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.policy.queue_usage import QueueUsage, is_above
 from kai_py.snapshot.resources import Bools, Floats
@@ -20,8 +20,7 @@ class ReclaimRule(StrEnum):
     SATURATION = "ReclaimerMoreSaturated"
 
 
-@dataclass(frozen=True, slots=True)
-class ReclaimRefused:
+class ReclaimRefused(Struct, frozen=True):
     """The comparison that decided, in row ``resource``.
 
     ``FAIR_SHARE`` and ``DESERVED``: ``value``, what ``queue`` would have, is above ``bound``.

@@ -22,9 +22,9 @@ All are pure functions of arrays. A refusal carries the inequality that decided
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
 from kai_py.policy.queue_usage import (
@@ -47,8 +47,7 @@ from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaimer:
+class Reclaimer(Struct, frozen=True):
     """A gang that reclaims: (resources,) request of the pods that are still to be placed."""
 
     queue: int

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -41,7 +40,7 @@ def told(*plans, gangs=("train",)):
 
 
 def test_a_gang_waits_once_per_stage_and_then_starts():
-    elsewhere = replace(WAITS, stage=Stage.QUEUE_MAX, message="the queue is full.")
+    elsewhere = structs.replace(WAITS, stage=Stage.QUEUE_MAX, message="the queue is full.")
     waits, moved = Plan(unplaced=(WAITS,)), Plan(unplaced=(elsewhere,))
     decisions = told(waits, waits, moved, Plan(placements=(PLACED,)), Plan())
     assert [(d.kind, d.stage, d.previous_stage, d.time) for d in decisions] == [
@@ -97,7 +96,7 @@ def test_a_placement_tells_the_usage_of_what_its_pods_take(charge, usage):
 
 def test_promised_capacity_is_told():
     promised = tuple(Nomination("train", pod, "n2") for pod in PODS)
-    plan = Plan(nominations=promised, unplaced=(replace(WAITS, stage=Stage.NOMINATED),))
+    plan = Plan(nominations=promised, unplaced=(structs.replace(WAITS, stage=Stage.NOMINATED),))
     nominated, _ = told(plan)
     assert (nominated.kind, nominated.nodes, nominated.queue) == ("nominated", ("n2",), "q")
 
@@ -112,7 +111,9 @@ def test_old_decisions_are_dropped_and_numbers_show_it():
     log = DecisionLog(size=3)
     for time in range(5):
         log.record(
-            Plan(unplaced=(replace(WAITS, gang=f"g{time}"),)), ["g0", "g1", "g2", "g3"], time
+            Plan(unplaced=(structs.replace(WAITS, gang=f"g{time}"),)),
+            ["g0", "g1", "g2", "g3"],
+            time,
         )
     assert [d.number for d in log.since(0)] == [3, 4, 5]
     assert [d.number for d in log.since(4)] == [5]

@@ -37,7 +37,7 @@ def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
     return replace(
         plan,
         unplaced=tuple(
-            replace(each, message=_pending_message(each, reworded[each.gang], now))
+            structs.replace(each, message=_pending_message(each, reworded[each.gang], now))
             if each.gang in reworded
             else each
             for each in plan.unplaced

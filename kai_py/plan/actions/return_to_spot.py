@@ -10,8 +10,9 @@ cycle.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import isfinite
+
+from msgspec import structs
 
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import format_duration, format_time
@@ -85,7 +86,7 @@ def explain_fallback(state: CycleState, gangs: Iterable[Gang]) -> None:
         if reason is None or reason.stage not in SHORT_OF_CAPACITY or reason.hint:
             continue
         if hint := _hint(state, gang):
-            state.mark_unschedulable(gang, replace(reason, hint=hint))
+            state.mark_unschedulable(gang, structs.replace(reason, hint=hint))
 
 
 def _hint(state: CycleState, gang: Gang) -> str:

@@ -19,6 +19,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
 from kai_py.plan.plan import Plan, ProtectionRule, Unplaced
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
@@ -36,8 +38,7 @@ Pods = tuple[int, int]
 """The number of a shape, and how many pods of it are requested."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ShareRefusal:
+class ShareRefusal(Struct, frozen=True, eq=False):
     """That a gang, or several with the same request, may reclaim nothing, and why."""
 
     reclaimer: Reclaimer
@@ -48,8 +49,7 @@ class ShareRefusal:
         return check_reclaimer(quota.usage, self.reclaimer, quota.rules) == self.refused
 
 
-@dataclass(frozen=True, slots=True)
-class SettledGang:
+class SettledGang(Struct, frozen=True):
     """A gang and its answer; ``pods``: its request, if the answer may come from another gang.
 
     ``refusal``: all that the answer takes from the shares of queues; None if it may be more.

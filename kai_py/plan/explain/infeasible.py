@@ -15,10 +15,11 @@ Kubernetes calls a request that a node can never satisfy ``Infeasible``, in cont
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
+from msgspec import structs
 
 from kai_py.api.records.core import NodeSelector
 from kai_py.grouping.gang import Subgroup
@@ -103,7 +104,7 @@ def explain_infeasible(state: CycleState, gangs: Sequence[Gang]) -> None:
             if problem and not state.turns.spending.cut_short:
                 reason = state.unschedulable[gang.key]
                 text = _added_text(problem, reason)
-                state.mark_unschedulable(gang, replace(reason, infeasible=text))
+                state.mark_unschedulable(gang, structs.replace(reason, infeasible=text))
 
 
 def _is_explained(state: CycleState, gang: Gang) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
+from msgspec import structs
+
 from kai_py.api.printable import first_of
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import Subgroup
@@ -88,7 +90,7 @@ def explain_unresolved_names(state: CycleState, gangs: Sequence[Gang]) -> None:
         with state.turns.of(gang):
             if hint := _hint(state, gang, reason.stage, by_shape):
                 left -= 1
-                state.mark_unschedulable(gang, replace(reason, hint=hint))
+                state.mark_unschedulable(gang, structs.replace(reason, hint=hint))
 
 
 def _hint(

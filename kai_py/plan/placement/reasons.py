@@ -6,10 +6,11 @@ that can be scheduled.
 """
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.plan import Protection, Shortage, Stage
@@ -33,8 +34,7 @@ class ShortageCause(NamedTuple):
         return f"{self.text}: {self.detail}" if self.detail else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Unschedulable:
+class Unschedulable(Struct, frozen=True):
     """The stage that stops a gang, and the message that explains it.
 
     ``summary``: a sentence, or what comes before ``causes``; ``notes``: what follows both.

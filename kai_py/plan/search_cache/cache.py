@@ -15,6 +15,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
@@ -34,8 +37,7 @@ class SearchKey:
     pod: Member | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchFailure:
+class SearchFailure(Struct, frozen=True):
     """How a search failed.
 
     ``budget``: its probe budget, None if it needed none; ``probes_used``: the probes that it took,
@@ -49,7 +51,7 @@ class SearchFailure:
     probes_used: int = 0
     out_of_budget: bool = False
     backs_off: bool = False
-    protected_by: Mapping[str, str] = field(default_factory=dict)
+    protected_by: Mapping[str, str] = msgspec.field(default_factory=dict)
     reason: Unschedulable | None = None
 
 

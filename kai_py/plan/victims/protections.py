@@ -16,9 +16,10 @@ O(nodes) per shape and O(queues) per class of gang (queue, priority, cost), once
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
@@ -94,7 +95,7 @@ def _with_protections(
     others = len(found) - MAX_QUEUES_LISTED
     more = f"; {others} more queues are protected" if others > 0 else ""
     noted = reason.with_sentence(f"No preemption victims: {listed}{more}.")
-    return replace(noted, stage=stage, protections=found)
+    return structs.replace(noted, stage=stage, protections=found)
 
 
 def _fits_empty_nodes(state: CycleState, request: PlacementRequest, findings: _Findings) -> bool:
