@@ -10,6 +10,7 @@ from kai_py.plan.cycle.settled import SettledCycle
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
+from kai_py.policy.usage_history import UsageHistory
 from tests.support.examples import examples
 from tests.support.scenario import cluster, job_with_pods, node, queue
 
@@ -62,14 +63,39 @@ def test_all_get_a_turn_where_equal_pods_come_in_different_numbers(turns):
     assert len(turns) == 4
 
 
-def test_a_smaller_share_of_what_they_lack_gives_them_a_turn(turns):
+def test_a_smaller_share_of_what_they_lack_gives_them_no_turn(turns):
+    """Only the share that the answers name is another."""
     full = full_cluster()
     full.plan(100.0)
-    turns.clear()
     full.add(job_with_pods("new", 1, gpus=2, queue="c", created=50.0))
+    turns.clear()
     after = full.plan(101.0)
-    assert {"default/Job/waits", "default/Job/waits-too"} <= {*turns}
-    assert "above its fair share of 1.33" in messages(after)["waits"]
+    assert "default/Job/waits" not in turns
+    waits = next(each for each in after.unplaced if each.gang == "default/Job/waits")
+    assert "above its fair share of 1.33" in waits.message
+    assert waits.protections[0].bound == pytest.approx(4 / 3)
+
+
+def test_answers_name_shares_that_only_time_changes(turns):
+    """What queues have had for a while lowers their shares."""
+    full = cluster(
+        queue("a", weight=2),
+        queue("b"),
+        node("n", 4),
+        job_with_pods("runs-a", 3, queue="a", node="n"),
+        job_with_pods("runs-b", 1, queue="b", node="n"),
+        job_with_pods("waits-a", 1, queue="a"),
+        job_with_pods("waits-b", 1, queue="b"),
+    )
+    full.memory.history = UsageHistory(600.0)
+    before = messages(full.plan(100.0))
+    turns.clear()
+    for now in (700.0, 5000.0):
+        plan = full.plan(now)
+        bounds = {each.protections[0].bound for each in plan.unplaced}
+        assert bounds == {share.fair_share["gpu"] for share in plan.queues}
+    assert not turns
+    assert messages(plan)["waits-b"] != before["waits-b"]
 
 
 def test_a_share_that_suffices_gives_them_a_turn():
@@ -102,6 +128,8 @@ def drawn(chance, options):
         if chance.random() < 0.95:
             where = f"n{number // 3}"
             made.add(job_with_pods(name, 1, queue=chance.choice(QUEUES), node=where))
+    # With past usage, shares change although no object does.
+    made.memory.history = chance.choice([None, UsageHistory(600.0)])
     return made
 
 
@@ -120,17 +148,18 @@ def arrival(chance, number):
 
 
 def course(seed, options, *, cached):
-    """The plans while pods come that may wait, and leave again."""
+    """The plans while pods come that may wait, leave again, and sometimes only time passes."""
     chance = random.Random(seed)
     made = drawn(chance, options)
     if not cached:
         made.memory.search_cache = SearchCache(enabled=False)
     waiting, now = [], 100.0
     for number in range(14):
-        if waiting and chance.random() < 0.25:
+        change = chance.random()
+        if waiting and change < 0.25:
             for each in waiting.pop(chance.randrange(len(waiting))):
                 made.remove(each)
-        else:
+        elif change < 0.9:
             waiting.append(arrival(chance, number))
             made.add(waiting[-1])
         now += chance.choice([0.0, 1.0, 200.0])

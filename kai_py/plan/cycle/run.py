@@ -120,8 +120,10 @@ def _open(
 def _are_all(
     settled: Mapping[str, SettledGang], last: SettledCycle, pending: Sequence[Gang]
 ) -> bool:
-    """Whether the pending gangs are those of the last cycle, and all answers are taken over."""
-    return bool(settled) and len(settled) == len(pending) == len(last.gangs)
+    """Whether the pending gangs are those of the last cycle, and all answers are as they were."""
+    if not settled or not len(settled) == len(pending) == len(last.gangs):
+        return False
+    return settled is last.gangs or all(each is last.gangs[key] for key, each in settled.items())
 
 
 def _settle(state: CycleState, finished: FinishedCycle, memory: CycleMemory) -> SettledCycle | None:

@@ -8,8 +8,8 @@ of these is placed, or pods are evicted for it, the cycle is repeated with all g
 that has its answer.
 
 Most gangs that wait would bring their queue above its fair share, so they may reclaim nothing. If
-only shares have changed, their answers hold where that comparison gives the same
-(``ShareRefusal``); the others get a turn.
+only shares have changed, their answers hold where the queue would still be above its share, and
+only the share that they name is renewed (``ShareRefusal``); the others get a turn.
 
 The text of an answer may come from another gang with the same pods (``FailedRequests``), so the
 answers of gangs of one shape are valid only while all of them request the same number of pods.
@@ -18,16 +18,18 @@ answers of gangs of one shape are valid only while all of them request the same 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
-from kai_py.plan.plan import Plan, ProtectionRule, Unplaced
+from kai_py.plan.plan import Plan, Protection, ProtectionRule, Unplaced
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import has_fixed_cost
 from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.queues import Quota
+from kai_py.plan.victims.protections import share_protection
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.reclaim_refusal import ReclaimRefused
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer
@@ -44,9 +46,23 @@ class ShareRefusal(Struct, frozen=True, eq=False):
     reclaimer: Reclaimer
     refused: ReclaimRefused
 
-    def holds(self, quota: Quota) -> bool:
-        """Whether the comparison that decided is the same, by the shares that ``quota`` has."""
-        return check_reclaimer(quota.usage, self.reclaimer, quota.rules) == self.refused
+    def renewed(self, quota: Quota) -> "_RenewedRefusal | None":
+        """By the shares that ``quota`` has; None unless the same amount is above the same bound."""
+        refused = check_reclaimer(quota.usage, self.reclaimer, quota.rules)
+        if refused is None or structs.replace(refused, bound=self.refused.bound) != self.refused:
+            return None
+        if refused == self.refused:
+            return _RenewedRefusal(self)
+        texts = [share_protection(each, quota.resources) for each in (self.refused, refused)]
+        return _RenewedRefusal(ShareRefusal(self.reclaimer, refused), *texts)
+
+
+class _RenewedRefusal(NamedTuple):
+    """A refusal by other shares; ``before``, ``now``: as answers give it, if it names another."""
+
+    refusal: ShareRefusal
+    before: Protection | None = None
+    now: Protection | None = None
 
 
 class SettledGang(Struct, frozen=True):
@@ -60,6 +76,18 @@ class SettledGang(Struct, frozen=True):
     pods: Pods | None
     had_turn: bool
     refusal: ShareRefusal | None = None
+
+    def with_refusal(self, renewed: _RenewedRefusal) -> "SettledGang":
+        """The same answer, with the share that it names now."""
+        refusal, before, now = renewed
+        if before is None or now is None:
+            return self
+        answer = self.answer and structs.replace(
+            self.answer,
+            message=self.answer.message.replace(before.message, now.message),
+            protections=tuple(now if one == before else one for one in self.answer.protections),
+        )
+        return structs.replace(self, answer=answer, refusal=refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +167,7 @@ class SettledCycle:
         state.eviction_limits.protected_by.update(self.protected_by)
 
     def _still_refused(self, quota: Quota) -> Mapping[str, SettledGang]:
-        """By gang key, the answers that hold with other shares as well.
+        """By gang key, the answers that hold with other shares as well, which they name now.
 
         There are none if finding answers cost anything, as it is not known which ones; nor if gangs
         of one shape request different numbers of pods, as queues take their turns in another order.
@@ -147,8 +175,12 @@ class SettledCycle:
         if self.probes or self.steps or 0 in _sizes(self.gangs.values()).values():
             return {}
         refusals = {id(each.refusal): each.refusal for each in self.gangs.values()}
-        holding = {at for at, each in refusals.items() if each is not None and each.holds(quota)}
-        return {key: each for key, each in self.gangs.items() if id(each.refusal) in holding}
+        renewed = {at: each.renewed(quota) for at, each in refusals.items() if each is not None}
+        return {
+            key: each.with_refusal(refusal)
+            for key, each in self.gangs.items()
+            if (refusal := renewed.get(id(each.refusal))) is not None
+        }
 
 
 def _sizes(settled: Iterable[SettledGang]) -> dict[int, int]:

@@ -32,7 +32,7 @@ from kai_py.policy.fit import StaticFit
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
-from kai_py.policy.reclaim_refusal import ReclaimRule
+from kai_py.policy.reclaim_refusal import ReclaimRefused, ReclaimRule
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, reclaimable_queues
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
@@ -165,9 +165,12 @@ def _find_verdict(
 def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | None:
     """The protection by which the gang's own queue may reclaim nothing; None if it may."""
     refused = check_reclaimer(state.quota.usage, reclaimer, state.quota.rules)
-    if refused is None:
-        return None
-    noun, per_unit = display_unit(state.quota.resources[refused.resource])
+    return None if refused is None else share_protection(refused, state.quota.resources)
+
+
+def share_protection(refused: ReclaimRefused, resources: Sequence[str]) -> Protection:
+    """That a queue would be above its share; ``resources``: the names of the rows compared."""
+    noun, per_unit = display_unit(resources[refused.resource])
     fair = refused.rule is ReclaimRule.FAIR_SHARE
     rule = ProtectionRule.FAIR_SHARE if fair else ProtectionRule.DESERVED
     value, bound = refused.value / per_unit, refused.bound / per_unit
