@@ -96,10 +96,10 @@ def insufficient_capacity(
     """
     nodes = len(statement.snapshot.nodes)
     causes = [ShortageCause(f"{count} {reason}") for reason, count in static.removed]
-    stage = Stage.NODE_FILTERS if not static.mask.any() else Stage.RESOURCES
+    stage = Stage.RESOURCES if np.count_nonzero(static.mask) else Stage.NODE_FILTERS
     shortages, rest = _insufficient_resources(statement, shape, static, replicas, found=found)
     causes += map(ShortageCause, shortages)
-    if rest.any():
+    if np.count_nonzero(rest):
         others, by_devices = _other_causes(statement, shape, rest, replicas)
         causes += others
         stage = Stage.DEVICES if by_devices else stage
@@ -218,7 +218,7 @@ def _insufficient_resources(
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
     rest, left = static.mask, int(np.count_nonzero(static.mask))
-    one_more: Ints | int = replicas + 1 if found or replicas.any() else 1
+    one_more: Ints | int = replicas + 1 if found or np.count_nonzero(replicas) else 1
     where_reported = dict(requests_where_reported(shape))
     for name, request in sorted({**where_reported, **shape.requests}.items()):
         if not left:
