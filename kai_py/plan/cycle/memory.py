@@ -26,6 +26,7 @@ from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import SpotChoices
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import MAX_BACKOFF, NOT_REACHED, TurnBackoff, updated_backoffs
+from kai_py.plan.state.due_amounts import LastDue
 from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.plan.state.pending_gangs import PendingGangs
@@ -74,6 +75,7 @@ class CycleMemory:
     settled: SettledCycle | None = None
     runtimes: RuntimeHistory = field(default_factory=RuntimeHistory)
     served: ServedShare = field(default_factory=ServedShare)
+    last_due: LastDue = field(default_factory=LastDue)
     due: DueTimes = field(default_factory=DueTimes)
     spot: SpotChoices = field(default_factory=SpotChoices)
     started: StartedGangs = field(default_factory=StartedGangs)

@@ -25,8 +25,9 @@ from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import ReadyRule, with_avoided_nodes
 from kai_py.plan.session.turns import CycleOverLimitError, CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
+from kai_py.plan.state.due_amounts import due_amounts
 from kai_py.plan.state.eviction_limits import EvictionLimits
-from kai_py.plan.state.queues import NOTHING, Quota, due_amounts, quota_of
+from kai_py.plan.state.queues import NOTHING, Quota, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
@@ -236,7 +237,7 @@ def _quota(
     )
     if settings.loss_rules != NO_LOSS_RULES:
         with parts.part("served shares"):
-            due = due_amounts(memory.pending.sizes, quota)
+            due = due_amounts(memory.pending.sizes, quota, memory.last_due)
             memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
     return quota
 

@@ -7,8 +7,7 @@ The queue tree and the fair shares are kept from cycle to cycle and computed aga
 change. Comparing the inputs costs O(resources x queues).
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -211,39 +210,6 @@ class Quota:
             allocated[:] = before
 
         return undo
-
-
-def due_amounts(pending: Iterable[tuple[Gang, int]], quota: Quota) -> Floats:
-    """(resources, queues) what queues are entitled to and could use now.
-
-    That is what they have allocated, and as many of their pending gangs, the smallest first, as fit
-    into their fair shares with it. Gangs beyond the share do not count: the queue is not entitled
-    to their capacity. ``pending``: gangs, each with how many of its queue are of its size.
-    O(sizes x depth).
-    """
-    usage, counts = quota.usage, dict[tuple[float, int, tuple[float, ...]], int]()
-    for gang, number in pending:
-        queue = quota.queue_of(gang)
-        if queue is not None:
-            charge, pods = gang.common_charge, gang.pending
-            cost = quota.cost_of(pods) if charge is None else quota.cost(charge) * len(pods)
-            size = float(cost.sum()), queue, tuple(cost.tolist())
-            counts[size] = counts.get(size, 0) + number
-    # Lists, as a handful of amounts at a time are no work for arrays.
-    due, fair = usage.allocated.tolist(), usage.fair.tolist()
-    paths = {queue: quota.queues.ancestors(queue).tolist() for _, queue, _ in counts}
-    for (_, queue, amounts), count in sorted(counts.items(), key=lambda size: size[0][:2]):
-        cells = [(row, at) for row, each in enumerate(amounts) if each > 0 for at in paths[queue]]
-        # Most of many sizes do not fit; then the first cell tells.
-        if not cells or any(
-            fair[row][at] - due[row][at] + 1e-9 < amounts[row] for row, at in cells
-        ):
-            continue
-        fitting = [(fair[row][at] - due[row][at] + 1e-9) / amounts[row] for row, at in cells]
-        number = math.floor(min(*fitting, count))
-        for row, at in cells:
-            due[row][at] += amounts[row] * number
-    return np.array(due)
 
 
 def quota_of(
