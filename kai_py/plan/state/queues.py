@@ -80,7 +80,7 @@ class FairShareCache:
 PastUsage = UsageHistory | ExternalUsage
 """Sources of the past usage of queues: our own records, or an external one."""
 
-MAX_CACHED_COSTS = 4096
+MAX_CACHED_COSTS = 16_384
 NOTHING: Mapping[str, Mapping[str, float]] = {}
 ROUNDING = 1e-12
 ALWAYS_COUNTED = (GPU, "cpu", "memory")

@@ -78,7 +78,7 @@ def _explain_for(state: CycleState, gang: Gang, findings: _Findings) -> None:
     request = state.next_request(gang)
     if request is None or not _fits_empty_nodes(state, request, findings):
         return
-    verdict = _cached_verdict(state, gang, request, findings)
+    verdict = _cached_verdict(state, gang, findings)
     if verdict is not None:
         state.mark_unschedulable(gang, _with_protections(reason, *verdict))
 
@@ -127,13 +127,8 @@ def _is_lasting(
     return known[static]
 
 
-def _cached_verdict(
-    state: CycleState,
-    gang: Gang,
-    request: PlacementRequest,
-    findings: _Findings,
-) -> ProtectionVerdict | None:
-    cost = state.quota.cost_of(request.members)
+def _cached_verdict(state: CycleState, gang: Gang, findings: _Findings) -> ProtectionVerdict | None:
+    cost = state.request_cost(gang)
     kind = (gang.queue, gang.preemptible, gang.priority, cost.tobytes())
     if kind not in findings.verdicts:
         reclaimer = Reclaimer(state.quota.queues.positions[gang.queue], cost, gang.preemptible)
