@@ -239,10 +239,32 @@ def _classes(spec: ResourceClaimSpec) -> dict[str, str]:
     return found
 
 
+NO_COST: Mapping[str, float] = {}
+
+
 def total(costs: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The sum of costs per quota resource."""
+    """The sum of costs per quota resource, in their order."""
     summed: dict[str, float] = {}
+    last, repeated = NO_COST, 0
     for cost in costs:
+        # Pods of a shape share their cost, so mostly one object comes again and again.
+        if cost is last:
+            repeated += 1
+            continue
+        if repeated:
+            _add_repeatedly(summed, last, repeated)
         for name, amount in cost.items():
             summed[name] = summed.get(name, 0.0) + amount
+        last, repeated = cost, 0
+    if repeated:
+        _add_repeatedly(summed, last, repeated)
     return summed
+
+
+def _add_repeatedly(summed: dict[str, float], cost: Mapping[str, float], count: int) -> None:
+    """Add ``cost`` again, one by one: a product would round differently."""
+    for name, amount in cost.items():
+        value = summed[name]
+        for _ in range(count):
+            value += amount
+        summed[name] = value

@@ -120,6 +120,6 @@ def gang_placement(
         expected_runtime=gang.expected_runtime,
         expected=expected_pods(gang) if gang.placeholders else (),
         fragile=is_fragile(gang),
-        charge=total(p.member.charge for p in pods),
+        charge=total([p.member.charge for p in pods]) if len(pods) > 1 else pods[0].member.charge,
         started=gang.started,
     )
