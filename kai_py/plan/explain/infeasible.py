@@ -24,7 +24,7 @@ from msgspec import structs
 from kai_py.api.records.core import NodeSelector
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.reasons import Unschedulable, amount_text
+from kai_py.plan.placement.reasons import Unschedulable, amount_texts
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.placement.topology import largest_domain
 from kai_py.plan.plan import Stage
@@ -207,8 +207,8 @@ def _largest_node_text(empty: _EmptyCluster, shape: Shape, admitted: Bools) -> s
             having = int(np.count_nonzero(sizes == largest)) if largest else 0
             total = int(np.count_nonzero(admitted))
             nodes = "nodes" if admitted.all() else "admitted nodes"
-            has = _most_text(amount_text(name, largest), having, total, nodes)
-            return f"a pod requests {name} {amount_text(name, request)}; {has}"
+            wanted, most = amount_texts(name, request, largest)
+            return f"a pod requests {name} {wanted}; {_most_text(most, having, total, nodes)}"
     return "no single node has everything that a pod requests"
 
 
@@ -255,9 +255,9 @@ def _total_problem(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> 
         requested = sum(len(members) * members[0].shape.requests[name] for members in asking)
         whole = float(snapshot.nodes.allocatable[row][admitted].sum())
         if whole and requested > whole * (1 + ROUNDING):
-            count = sum(map(len, asking))
-            has = f"with nothing else on them, the nodes have {amount_text(name, whole)}"
-            return f"{count} pods request {name} {amount_text(name, requested)} together; {has}"
+            count, (wanted, most) = sum(map(len, asking)), amount_texts(name, requested, whole)
+            has = f"with nothing else on them, the nodes have {most}"
+            return f"{count} pods request {name} {wanted} together; {has}"
     return ""
 
 

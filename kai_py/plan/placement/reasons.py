@@ -241,8 +241,9 @@ def _insufficient_resources(
         detail = f"{amount_text(name, request)} requested"
         if row is not None and not found:
             best = int(np.argmax(np.where(lacking, free[row], -np.inf)))
-            most = amount_text(name, max(0.0, float(free[row, best])))
-            detail = f"{detail}, most free {most} on {statement.snapshot.nodes.names[best]}"
+            wanted, most = amount_texts(name, request, max(0.0, float(free[row, best])))
+            node = statement.snapshot.nodes.names[best]
+            detail = f"{wanted} requested, most free {most} on {node}"
         texts.append(f"{count} Insufficient {name} ({detail})")
     shares, rest = _insufficient_gpu_shares(statement, shape, rest)
     return [*texts, *shares], rest
@@ -326,6 +327,15 @@ def amount_text(resource: str, amount: float) -> str:
     while amount >= 1024 and unit < len(BINARY_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
     return f"{_rounded(amount)}{BINARY_UNITS[unit]}"
+
+
+def amount_texts(resource: str, wanted: float, present: float) -> tuple[str, str]:
+    """The texts of two amounts, not rounded where they would seem to be the same."""
+    texts = amount_text(resource, wanted), amount_text(resource, present)
+    if texts[0] != texts[1] or wanted == present:
+        return texts
+    unit = "m" if resource == "cpu" else ""
+    return f"{wanted:.15g}{unit}", f"{present:.15g}{unit}"
 
 
 def _rounded(amount: float) -> str:

@@ -61,6 +61,21 @@ def test_a_pod_larger_than_every_node_names_the_largest():
     )
 
 
+@pytest.mark.parametrize(
+    ("requests", "free", "text"),
+    [
+        ({"cpu": "64001m"}, "", "a pod requests cpu 64001m; the only node has 64000m."),
+        ({"cpu": "60001m"}, "4", "1 Insufficient cpu (60001m requested, most free 60000m on n)."),
+        ({"cpu": "65"}, "", "a pod requests cpu 65; the only node has 64."),
+    ],
+)
+def test_amounts_that_differ_by_little_are_not_rounded_to_the_same(requests, free, text):
+    busy = [pod("busy", 0, queue="q", node="n", requests={"cpu": free}, priority=1)] if free else []
+    big = pod("big", 0, queue="q", requests=requests)
+    found = pending(node("n", 8), queue("q", 64), *busy, big)
+    assert text in found.message
+
+
 def mixed(*gpus, **spec):
     """A Job with a pod for each number of GPUs."""
     owner = job("mix", len(gpus), "q")
