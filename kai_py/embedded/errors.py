@@ -1,7 +1,7 @@
 """Refusals of the server: a metav1.Status with Kubernetes' codes, reasons and wording."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,15 @@ def forbidden_field(path: str, detail: str) -> FieldError:
 def duplicate(path: str, value: Any) -> FieldError:
     """Report a value that may occur only once."""
     return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}")
+
+
+def repeated(values: Iterable[object], path: str) -> Iterator[FieldError]:
+    """Report values that occur again; ``path`` has braces for their position."""
+    seen: set[object] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            yield duplicate(path.replace("{}", str(index), 1), value)
+        seen.add(value)
 
 
 def unsupported(path: str, value: Any, allowed: Sequence[Any]) -> FieldError:

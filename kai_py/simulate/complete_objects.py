@@ -5,7 +5,7 @@ and no pods yet. What is missing is added in a fixed way, so that the same input
 objects. Nothing that an object says is changed.
 
 - Namespaces and the label with their name, uids, creation times, phases; a node without conditions
-  is ready, and what it has is allocatable unless it says less.
+  is ready, has the label with its name, and what it has is allocatable unless it says less.
 - Host ports of pods on the host's network, requests where a pod has only limits, and what new pods
   get from PriorityClasses, RuntimeClasses and LimitRanges.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
@@ -42,6 +42,8 @@ from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED
 GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}
 VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 DEFAULT_NAMESPACE = "default"
+HOST_NAME = "kubernetes.io/hostname"
+"""Label by which kubelets register nodes."""
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
 _REFERENCE = ("apiVersion", "kind", "name", "uid")
@@ -84,7 +86,7 @@ def complete_objects(
             _add_claims(key, document, found, now)
             _add_volume_claims(document, found, now)
         elif key[:2] == ("", "Node"):
-            _complete_node(document)
+            _complete_node(key, document)
         elif key[:2] in GROUPS:
             complete_group(document, cluster.store)
     _set_default_class(found)
@@ -237,9 +239,11 @@ def _is_new(key: ObjectKey, document: Document) -> bool:
     return not has_phase and was_never_applied(key, document)
 
 
-def _complete_node(node: Document) -> None:
-    """A node that says nothing of its conditions is taken to be ready."""
-    status = node.get("status")
+def _complete_node(key: ObjectKey, node: Document) -> None:
+    """A node that says nothing of its conditions is ready; a new one is labelled with its name."""
+    status, labels = node.get("status"), node["metadata"].get("labels") or {}
+    if was_never_applied(key, node) and isinstance(labels, dict):
+        node["metadata"]["labels"] = {HOST_NAME: key.name, **labels}
     if status is None or isinstance(status, dict):
         given = {name: each for name, each in (status or {}).items() if each is not None}
         ready = [{"type": "Ready", "status": "True"}]

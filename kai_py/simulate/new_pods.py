@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from kai_py.dialects.kai.priority import CLASS_VALUES
 from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
 from kai_py.embedded.documents import clone
-from kai_py.embedded.errors import RequestError
+from kai_py.embedded.errors import FieldError, RequestError, invalid
 from kai_py.embedded.kinds.pod_admission import (
     follow_runtime_class,
     set_default_amounts,
     set_priority,
 )
 from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
+from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.embedded.resources import LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES
 from kai_py.embedded.store import Store
 from kai_py.simulate.object_files import ObjectKey
@@ -84,7 +85,18 @@ def complete_pod(pod: Document, store: Store, *, is_new: bool) -> str:
         except (AttributeError, TypeError):
             pod["spec"] = given
     _set_phase(pod)
-    return problem if is_new and not pod["spec"].get("nodeName") else ""
+    if pod["spec"].get("nodeName"):
+        return ""
+    return problem if is_new and problem else _refusal(pod)
+
+
+def _refusal(pod: Document) -> str:
+    """Why an API server that has not accepted a pod would refuse what its scheduler reads."""
+    meta, errors = pod["metadata"], list[FieldError]()
+    if not meta.get("resourceVersion"):
+        with contextlib.suppress(AttributeError, TypeError):
+            errors += scheduling_errors(pod["spec"], "spec")
+    return invalid("Pod", "", meta["name"], errors).message if errors else ""
 
 
 def complete_group(group: Document, store: Store) -> None:

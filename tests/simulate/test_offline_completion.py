@@ -170,6 +170,25 @@ def test_what_a_node_has_is_allocatable_unless_it_says_less():
     assert plan(full, QUEUE, pod("a"))["placements"] == []
 
 
+@pytest.mark.parametrize(
+    ("meta", "nodes"),
+    [
+        ({}, 2),
+        ({"labels": None}, 2),
+        ({"labels": {"a": "b"}}, 2),
+        ({"labels": {"kubernetes.io/hostname": "same"}}, 1),
+    ],
+)
+def test_new_nodes_have_the_label_with_their_name(meta, nodes):
+    given = [node(name) for name in ("n0", "n1")]
+    for each in given:
+        each["metadata"] |= meta
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    found = plan(*given, QUEUE, *(pod(name, affinity=apart) for name in "ab"))
+    assert len(set(placed_on(found).values())) == nodes
+
+
 @pytest.mark.parametrize("given", [[], [{"kind": "Namespace", "metadata": {"name": "other"}}]])
 def test_namespaces_have_the_label_with_their_name(given):
     namespaces = [{"apiVersion": "v1", **each} for each in given]

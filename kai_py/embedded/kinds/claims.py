@@ -13,6 +13,7 @@ from kai_py.embedded.errors import (
     forbidden_field,
     invalid,
     invalid_value,
+    repeated,
     required,
     unsupported,
 )
@@ -20,7 +21,6 @@ from kai_py.embedded.kinds.devices import (
     label_errors,
     qualified_name_errors,
     quantity_errors,
-    repeated,
     too_many,
     validate_config,
     validate_selectors,

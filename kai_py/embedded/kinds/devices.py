@@ -4,14 +4,20 @@ Limits and texts: k8s.io/kubernetes pkg/apis/resource/validation.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.cost import MAX_COST, max_cost
 from kai_py.dra.selectors.selector import compile_selector
 from kai_py.embedded.documents import Json
-from kai_py.embedded.errors import FieldError, duplicate, forbidden_field, invalid_value, required
+from kai_py.embedded.errors import (
+    FieldError,
+    forbidden_field,
+    invalid_value,
+    repeated,
+    required,
+)
 from kai_py.embedded.kinds.rules import KindRules
 
 MAX_SELECTORS = 32
@@ -81,15 +87,6 @@ def too_many(entries: Sequence[object], limit: int, path: str) -> list[FieldErro
         return []
     text = f"Too many: {len(entries)}: must have at most {limit} items"
     return [FieldError(path, "FieldValueTooMany", text)]
-
-
-def repeated(values: Iterable[object], path: str) -> Iterator[FieldError]:
-    """Values that occur again; ``path`` has braces for their position."""
-    seen: set[object] = set()
-    for index, value in enumerate(values):
-        if value in seen:
-            yield duplicate(path.replace("{}", str(index)), value)
-        seen.add(value)
 
 
 def validate_selectors(selectors: list[Json], path: str) -> list[FieldError]:

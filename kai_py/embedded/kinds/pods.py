@@ -4,7 +4,6 @@ Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go and pkg/apis/core/validat
 """
 
 import re
-from typing import Any
 
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import (
@@ -18,6 +17,7 @@ from kai_py.embedded.errors import (
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_amount_errors
 from kai_py.embedded.kinds.pod_admission import admit_pod
 from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
+from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.embedded.kinds.rules import KindRules
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -57,13 +57,12 @@ def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
     if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
         allowed = ("Always", "OnFailure", "Never")
         errors.append(unsupported(f"{path}.restartPolicy", spec["restartPolicy"], allowed))
-    errors += _validate_claims(spec, path)
-    claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    errors += scheduling_errors(spec, path)
     names: set[str] = set()
     for field in CONTAINER_LISTS:
         for index, container in enumerate(spec.get(field) or ()):
             item_path = f"{path}.{field}[{index}]"
-            errors += _validate_container(container, item_path, claims)
+            errors += _validate_container(container, item_path)
             if container.get("name") in names:
                 errors.append(duplicate(f"{item_path}.name", container["name"]))
             names.add(container.get("name", ""))
@@ -81,22 +80,7 @@ def _default_container(container: Json) -> None:
         port.setdefault("protocol", "TCP")
 
 
-def _validate_claims(spec: Json, path: str) -> list[FieldError]:
-    errors = []
-    for index, claim in enumerate(spec.get("resourceClaims") or ()):
-        claim_path = f"{path}.resourceClaims[{index}]"
-        if not claim.get("name"):
-            errors.append(required(f"{claim_path}.name"))
-        sources = [
-            key for key in ("resourceClaimName", "resourceClaimTemplateName") if key in claim
-        ]
-        if len(sources) != 1:
-            rule = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errors.append(invalid_value(claim_path, claim, rule))
-    return errors
-
-
-def _validate_container(container: Json, path: str, claims: set[Any]) -> list[FieldError]:
+def _validate_container(container: Json, path: str) -> list[FieldError]:
     errors = []
     if not container.get("name"):
         errors.append(required(f"{path}.name"))
@@ -107,15 +91,7 @@ def _validate_container(container: Json, path: str, claims: set[Any]) -> list[Fi
         errors.append(invalid_value(f"{path}.name", container["name"], rule))
     if not container.get("image"):
         errors.append(required(f"{path}.image"))
-    resources = container["resources"]
-    errors += missing_limits(resources, f"{path}.resources")
-    for index, claim in enumerate(resources.get("claims") or ()):
-        if claim.get("name") not in claims:
-            rule = "must be one of the names in pod.spec.resourceClaims"
-            errors.append(
-                invalid_value(f"{path}.resources.claims[{index}]", claim.get("name"), rule)
-            )
-    return errors
+    return errors + missing_limits(container["resources"], f"{path}.resources")
 
 
 def _prepare(pod: Json) -> None:
