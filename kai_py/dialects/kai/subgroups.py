@@ -45,9 +45,9 @@ def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
             yield f'spec.subGroups: the name "{name}" is used more than once'
     if "" in names:
         yield "spec.subGroups: an entry has no name"
-    yield from _exclusive_problem("spec", spec)
+    yield from _minimum_problems("spec", spec)
     for entry in spec.sub_groups:
-        yield from _exclusive_problem(f"spec.subGroups[{entry.name}]", entry)
+        yield from _minimum_problems(f"spec.subGroups[{entry.name}]", entry)
     reached = {entry.name for entries in _reachable(spec).values() for entry in entries}
     for entry in spec.sub_groups:
         parent = entry.parent or ""
@@ -58,8 +58,11 @@ def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
             yield f"spec.subGroups[{entry.name}].parent: {hint}"
 
 
-def _exclusive_problem(location: str, entry: KaiPodGroupSpec | KaiSubGroup) -> Iterator[str]:
-    """That both minimums are set, which KAI's webhook refuses: they count different things."""
+def _minimum_problems(location: str, entry: KaiPodGroupSpec | KaiSubGroup) -> Iterator[str]:
+    """That both minimums are set, which KAI's webhook refuses, or that one is below 0."""
+    for name, minimum in (("minMember", entry.min_member), ("minSubGroup", entry.min_sub_group)):
+        if minimum is not None and minimum < 0:
+            yield f"{location}.{name} is {minimum}, which is below 0"
     if entry.min_member is not None and entry.min_sub_group is not None:
         yield f"{location}.minMember and {location}.minSubGroup are both set: set one of them"
 

@@ -131,6 +131,8 @@ def test_the_domain_of_the_pods_that_run_already_is_named():
     [
         ({"minSubGroup": 3}, "spec.minSubGroup is 3, but there are only 2 subgroups below"),
         ({"minSubGroup": 1, "minMember": 1}, "spec.minMember and spec.minSubGroup are both set"),
+        ({"minMember": -1}, "spec.minMember is -1, which is below 0"),
+        ({"add": {"name": "c", "minSubGroup": -2}}, "spec.subGroups[c].minSubGroup is -2, which"),
         (
             {"add": {"name": "c", "minSubGroup": 0, "minMember": 0}},
             "spec.subGroups[c].minMember and spec.subGroups[c].minSubGroup are both set",
