@@ -15,7 +15,7 @@ from kai_py.simulate.complete_objects import complete_objects
 from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_cluster import OfflineCluster, named
-from kai_py.simulate.unusable_objects import workloads_without_pods
+from kai_py.simulate.unusable_objects import queue_problems, workloads_without_pods
 
 VERSION = 1
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
@@ -96,6 +96,7 @@ def plan_objects(
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
     without_pods = [*workloads_without_pods(documents, cluster.planner, time)]
+    queues = [*queue_problems(cluster.planner, time)]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []
@@ -120,7 +121,7 @@ def plan_objects(
         nominations=sorted(nominations, key=lambda each: (each.pod, each.cycle)),
         pending=sorted(_pending(plan), key=lambda each: each.gang),
         rejected=_rejected(
-            [*given.rejected, *rejected], without_pods, cluster.rejected, _problems(plan)
+            [*given.rejected, *rejected], without_pods, cluster.rejected, queues, _problems(plan)
         ),
     )
 

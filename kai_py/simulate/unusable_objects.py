@@ -4,6 +4,8 @@ Amounts that no API server would have accepted: a pod that asks for less than no
 queue and node what is not there. One rule of the server is not applied: a request for GPUs without
 a limit is read as the limit, too, as lists made for comparisons often have it.
 
+Queues whose conditions would say what is wrong with them, such as a parent that does not exist.
+
 Workloads whose pods only the controller of their framework creates: the reason says which gang
 their pods will be, and what keeps that gang from starting, such as a queue that does not exist.
 """
@@ -24,6 +26,7 @@ from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
 from kai_py.snapshot.tables.queue_access import NamespaceLabels
+from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
@@ -61,6 +64,14 @@ def without_amounts(key: ObjectKey, document: Document) -> Document:
         for field in CONTAINER_LISTS
     }
     return with_spec(document, {**lists, "resources": None, "overhead": {}})
+
+
+def queue_problems(planner: Planner, now: float) -> Iterator[RejectedObject]:
+    """What the conditions of queues say is wrong with them; ``now``: of the first cycle."""
+    queues = planner.freeze(now).queues
+    resources = sorted({name for each in queues for name in (*each.deserved, *each.max)})
+    for problem in check_queues(queues, resources).problems:
+        yield RejectedObject(f"Queue {problem.queue}", problem.reason)
 
 
 def workloads_without_pods(

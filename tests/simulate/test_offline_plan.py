@@ -466,3 +466,28 @@ def test_limits_of_a_whole_pod_are_requests():
     for each in small:
         each["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "1", "memory": "1Mi"}
     assert len(placed_on(plan(node("n0"), QUEUE, *small))) == 2
+
+
+def kai_queue(name, **spec):
+    metadata = {"name": name}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    ("queues", "problem"),
+    [
+        ([QUEUE | {"spec": {"parent": "gone"}}], "parent 'gone' does not exist"),
+        ([kai_queue("team", parentQueue="gone")], "parent 'gone' does not exist"),
+        ([kai_queue("team", parentQueue="up"), kai_queue("up", parentQueue="team")], "ancestor"),
+        ([kai_queue("team", resources={"gpu": {"quota": -3, "limit": -1}})], "deserved"),
+    ],
+)
+def test_what_is_wrong_with_a_queue_is_told(queues, problem):
+    found = plan(node("n0"), *queues, pod("a"))
+    [told] = [each["problem"] for each in found["rejected"] if each["object"] == "Queue team"]
+    assert problem in told
