@@ -35,7 +35,7 @@ from kai_py.simulate.new_pods import complete_group, complete_pod, create_surrou
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_budgets import complete_budgets
-from kai_py.simulate.refused_devices import refused_device_objects
+from kai_py.simulate.refused_objects import refused_objects
 from kai_py.simulate.volume_binding import bind_claims
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED_BY_NAME
 
@@ -61,7 +61,7 @@ def complete_objects(
     """The objects by key, and those that are left out; ``now`` in seconds since the epoch."""
     rejected: list[RejectedObject] = []
     found = _by_key(documents, rejected)
-    refused = {each.object: each for each in refused_device_objects(found)}
+    refused = {each.object: each for each in refused_objects(found)}
     rejected += refused.values()
     found = {key: each for key, each in found.items() if str(key) not in refused}
     _complete_namespaces(found)

@@ -79,7 +79,7 @@ def _default_budget(budget: Json) -> None:
 
 def _validate_budget(budget: Json) -> list[FieldError]:
     spec = budget["spec"]
-    if "minAvailable" in spec and "maxUnavailable" in spec:
+    if None not in (spec.get("minAvailable"), spec.get("maxUnavailable")):
         return [invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
     return []
 

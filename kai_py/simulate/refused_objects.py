@@ -1,4 +1,4 @@
-"""Claims, their templates, DeviceClasses and ResourceSlices that an API server would refuse.
+"""Objects that an API server would refuse: of devices, budgets, PriorityClasses.
 
 Objects with a resourceVersion come from an API server, which has accepted them. So do claims that
 are allocated: what they have may not be lost. Whether a namespace allows adminAccess is known only
@@ -9,7 +9,7 @@ allocator have such names.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kai_py.embedded.documents import Json, clone
 from kai_py.embedded.errors import FieldError, invalid
@@ -18,6 +18,7 @@ from kai_py.embedded.kinds.claims import (
     default_claim_spec,
     validate_claim_spec,
 )
+from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
 from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
@@ -33,13 +34,13 @@ FLAT_FIELDS = ("name", "firstAvailable")
 """What ``exactly`` does not have of a request; in v1beta1 that is the request itself."""
 
 
-def refused_device_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObject]:
+def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObject]:
     """Objects that would be refused, each with the words of the API server.
 
     ``found``: as given, with a namespace where their kinds have one.
     """
     for key, document in found.items():
-        if key.group != GROUP:
+        if key[:2] not in VALIDATE and key[:2] not in CLAIMS:
             continue
         try:
             errors = list(filter(_leaves_doubt, _errors(key, clone(document), found)))
@@ -63,21 +64,16 @@ def _errors(
 ) -> list[FieldError]:
     is_accepted = bool(document["metadata"].get("resourceVersion"))
     namespace = found.get(ObjectKey("", "Namespace", "", key.namespace))
-    match key.kind:
-        case "ResourceClaim":
-            is_accepted |= bool((document.get("status") or {}).get("allocation"))
-            return [] if is_accepted else _claim_errors(document, "spec", namespace)
-        case "ResourceClaimTemplate":
-            template = {**document, "spec": document["spec"].get("spec") or {}}
-            errors = _claim_errors(template, "spec.spec", namespace)
-            return [
-                each for each in errors if each.path.endswith(".adminAccess") or not is_accepted
-            ]
-        case "DeviceClass":
-            return [] if is_accepted else validate_class(document)
-        case "ResourceSlice":
-            return [] if is_accepted else validate_slice(_nested_slice(document))
-    return []
+    if key.kind == "ResourceClaimTemplate":
+        template = {**document, "spec": document["spec"].get("spec") or {}}
+        errors = _claim_errors(template, "spec.spec", namespace)
+        return [each for each in errors if each.path.endswith(".adminAccess") or not is_accepted]
+    if is_accepted:
+        return []
+    if key.kind == "ResourceClaim":
+        is_allocated = (document.get("status") or {}).get("allocation")
+        return [] if is_allocated else _claim_errors(document, "spec", namespace)
+    return VALIDATE[key[:2]](document)
 
 
 def _claim_errors(claim: Document, path: str, namespace: Json | None) -> list[FieldError]:
@@ -108,3 +104,12 @@ def _nested_slice(document: Document) -> Document:
         return document
     devices = [{"name": each.get("name"), **(each.get("basic") or {})} for each in spec["devices"]]
     return {**document, "spec": {**spec, "devices": devices}}
+
+
+VALIDATE: Mapping[tuple[str, str], Callable[[Document], list[FieldError]]] = {
+    (GROUP, "DeviceClass"): validate_class,
+    (GROUP, "ResourceSlice"): lambda document: validate_slice(_nested_slice(document)),
+    ("policy", "PodDisruptionBudget"): BUDGET_RULES.validate,
+    ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS_RULES.validate,
+}
+CLAIMS = ((GROUP, "ResourceClaim"), (GROUP, "ResourceClaimTemplate"))

@@ -1,4 +1,4 @@
-"""Claims, templates, classes and slices in files that an API server would refuse."""
+"""Objects in files that an API server would refuse."""
 
 import pytest
 
@@ -191,3 +191,39 @@ def test_a_class_whose_selector_is_wrong_selects_nothing():
     found = planned(claim("c", exactly()), asking(), classes=[wrong])
     assert placed_on(found) == {}
     assert "selectors[0].cel.expression" in refused(found)["DeviceClass any"]
+
+
+def budget(**spec):
+    metadata = {"name": "b"}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"selector": {}, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_refused"),
+    [
+        ({"minAvailable": 1, "maxUnavailable": 0}, True),
+        ({"minAvailable": None, "maxUnavailable": 0}, False),
+    ],
+)
+def test_a_budget_of_two_kinds_is_refused_and_protects_nothing(spec, is_refused):
+    running, wanted = pod("low", gpus=4, node="n0"), pod("high", gpus=4, priority=5)
+    found = plan(node("n0"), QUEUE, budget(**spec), running, wanted)
+    assert bool(found["evictions"]) is is_refused
+    assert [*refused(found)] == ["PodDisruptionBudget default/b"] * is_refused
+
+
+def test_a_priority_class_above_the_highest_is_refused_with_its_pods():
+    high = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 2_000_000_000,
+    }
+    found = plan(node("n0"), QUEUE, high, pod("a", priorityClassName="high"))
+    assert placed_on(found) == {}
+    assert [*refused(found)] == ["Pod default/a", "PriorityClass high"]
