@@ -25,6 +25,12 @@ def covers(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
+def taint_text(taint: Taint | DeviceTaint) -> str:
+    """The taint as kubectl writes it: ``key=value:effect``."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
 def _whole(text: str) -> int | None:
     """An integer as the API server accepts it here: without a sign + or leading zeros."""
     number = parse_int64(text)

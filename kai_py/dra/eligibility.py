@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kai_py.api.records.resource import DeviceAttribute
+from kai_py.api.taints import taint_text
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
 from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
 from kai_py.dra.features import AllocationStrategy
@@ -242,8 +243,7 @@ class Eligibility:
         if self.claims.features.device_taints:
             taint = untolerated_taint(row.taints, option.tolerations)
             if taint is not None:
-                value = f"={taint.value}" if taint.value else ""
-                return DeviceRejection(DeviceCheck.TAINT, f"{taint.key}{value}:{taint.effect}")
+                return DeviceRejection(DeviceCheck.TAINT, taint_text(taint))
         return None
 
     def _node_operations_may_be_skipped(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.taints import taint_text
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.explain.device_list import DeviceEntry, list_devices
 from kai_py.dra.inventory import Inventory
@@ -100,11 +101,7 @@ def _node(view: ClusterView, usage: NodeUsage, devices: Sequence[DeviceEntry]) -
         other_schedulers=usage.by_queue.get("", 0.0),
         ready=bool(nodes.ready[usage.row]),
         cordoned=bool(nodes.unschedulable[usage.row]),
-        taints=tuple(
-            f"{taint.key}={taint.value}:{taint.effect}" if taint.value
-            else f"{taint.key}:{taint.effect}"
-            for taint in nodes.records[usage.row].spec.taints
-        ),
+        taints=tuple(map(taint_text, nodes.records[usage.row].spec.taints)),
         occupants=tuple(_occupants(view, usage.name)),
         devices=tuple(devices),
     )  # fmt: skip

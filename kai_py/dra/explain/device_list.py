@@ -20,6 +20,7 @@ from itertools import chain
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
+from kai_py.api.taints import taint_text
 from kai_py.dra.device_state import DeviceState, PoolUsage
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
@@ -192,8 +193,7 @@ def _status(
         return DeviceStatus.UNAVAILABLE, f"pool {pool.status.value}: {pool.detail}"
     taint = next((each for each in row.taints if each.effect in BLOCKING_EFFECTS), None)
     if taint is not None:
-        value = f"={taint.value}" if taint.value else ""
-        return DeviceStatus.TAINTED, f"{taint.key}{value}:{taint.effect}"
+        return DeviceStatus.TAINTED, taint_text(taint)
     if _is_blocked(pool, usage, row):
         return DeviceStatus.COUNTERS_EXHAUSTED, ""
     return DeviceStatus.FREE, ""

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from kai_py.api.records.node import Taint
+from kai_py.api.taints import taint_text
 from kai_py.policy.fit import matches_own_selectors
 from kai_py.policy.node_selector import matches_selector
 from kai_py.policy.tolerations import HARD_EFFECTS, PASSING_TAINTS, tolerates
@@ -20,7 +21,7 @@ def taint_hint(snapshot: Snapshot, gang: Gang) -> str:
     admitted = matches_own_selectors(shape, nodes)
     for selector in shape.volume_selectors:
         admitted = admitted & matches_selector(selector, nodes)
-    counts: Counter[Taint] = Counter()
+    counts = Counter[Taint]()
     for code, taints in enumerate(nodes.taint_lists):
         refused = [
             taint
@@ -35,9 +36,3 @@ def taint_hint(snapshot: Snapshot, gang: Gang) -> str:
     taint, count = max(counts.items(), key=lambda item: (item[1], taint_text(item[0])))
     nodes_text = "1 node" if count == 1 else f"{count} nodes"
     return f"A toleration of taint {taint_text(taint)} would admit {nodes_text}."
-
-
-def taint_text(taint: Taint) -> str:
-    """The taint as kubectl writes it: ``key=value:effect``."""
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
