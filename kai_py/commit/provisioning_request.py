@@ -25,20 +25,13 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import PodRef
 from kai_py.api.times import parse_time
 from kai_py.grouping.gang import Owner
-from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
+from kai_py.plan.plan import CAPACITY_MAY_HELP, SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.resource import Key
 
 GANG_KEY = f"{GROUP}/gang"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MAX_POD_SETS = 32
-CAPACITY_STAGES = SHORT_OF_CAPACITY | {
-    Stage.NOMINATED,
-    Stage.SEARCH_BUDGET,
-    Stage.BACKOFF,
-    Stage.SCHEDULER_ERROR,
-}
-"""Stages in which a gang keeps the request it has."""
 # By precedence: the first condition that is True tells the state.
 STATES = (
     ("CapacityRevoked", "its capacity was revoked"),
@@ -102,7 +95,7 @@ def desired_requests(
 
 def waiting_for_capacity(plan: Plan, gangs: Iterable[Gang]) -> frozenset[str]:
     """Gangs that have not started and may still get capacity: they keep the request they have."""
-    blocked = {each.gang for each in plan.unplaced if each.stage not in CAPACITY_STAGES}
+    blocked = {each.gang for each in plan.unplaced if each.stage not in CAPACITY_MAY_HELP}
     return frozenset(g.key for g in gangs if not g.is_satisfied and g.key not in blocked)
 
 

@@ -36,6 +36,7 @@ from kai_py.plan.observations import (
 from kai_py.snapshot.gangs import GroupReservation
 
 __all__ = [
+    "CAPACITY_MAY_HELP",
     "SHORT_OF_CAPACITY",
     "Action",
     "Admission",
@@ -134,6 +135,14 @@ SHORT_OF_CAPACITY = frozenset(
     }
 )
 """Stages of gangs that may start but lack capacity, so that more nodes could help."""
+
+CAPACITY_MAY_HELP = SHORT_OF_CAPACITY | {
+    Stage.NOMINATED,
+    Stage.SEARCH_BUDGET,
+    Stage.BACKOFF,
+    Stage.SCHEDULER_ERROR,
+}
+"""Stages at which more capacity, or fewer other gangs, may help."""
 
 
 @dataclass(frozen=True, slots=True)

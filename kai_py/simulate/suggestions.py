@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.plan import Stage
+from kai_py.plan.plan import CAPACITY_MAY_HELP, Stage
 from kai_py.simulate.capacity_remedies import (
     add_nodes,
     end_one_gang,
@@ -50,7 +50,7 @@ from kai_py.simulate.queue_remedies import (
 from kai_py.simulate.remedy_search import RemedySearch
 from kai_py.simulate.selector_corrections import correct_device_names, correct_selectors
 from kai_py.simulate.steps import ApplySteps, combine_steps
-from kai_py.simulate.what_if import CAPACITY_STAGES, LoadedCluster, SettledCluster
+from kai_py.simulate.what_if import LoadedCluster, SettledCluster
 
 log = logging.getLogger(__name__)
 
@@ -73,22 +73,22 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
     (frozenset({Stage.EVICTION_LIMITS}), raise_eviction_limit),
     (frozenset({Stage.EVICTION_LIMITS}), relax_disruption_budget),
     (frozenset({Stage.VICTIMS_PROTECTED}), disable_min_runtime),
-    (CAPACITY_STAGES, tolerate_taints),
-    (CAPACITY_STAGES, uncordon_node),
-    (CAPACITY_STAGES, relax_node_conditions),
+    (CAPACITY_MAY_HELP, tolerate_taints),
+    (CAPACITY_MAY_HELP, uncordon_node),
+    (CAPACITY_MAY_HELP, relax_node_conditions),
     (frozenset({Stage.TOPOLOGY}), relax_topology),
     (frozenset({Stage.RESOURCES}), reduce_requests),
     (frozenset({Stage.DEVICES}), fewer_device_conditions),
     (frozenset({Stage.DEVICES}), tolerated_devices),
     (frozenset({Stage.DEVICES}), reduce_devices),
     (
-        CAPACITY_STAGES
+        CAPACITY_MAY_HELP
         | {Stage.BELOW_MIN_MEMBER, Stage.QUEUE_MAX, Stage.NON_PREEMPTIBLE, Stage.INVALID},
         lower_min_available,
     ),
-    (CAPACITY_STAGES, relax_pod_rules),
-    (CAPACITY_STAGES, add_nodes),
-    (CAPACITY_STAGES, end_one_gang),
+    (CAPACITY_MAY_HELP, relax_pod_rules),
+    (CAPACITY_MAY_HELP, add_nodes),
+    (CAPACITY_MAY_HELP, end_one_gang),
 )
 """The remedies to try by stage, in the order of the suggestions."""
 

@@ -11,7 +11,7 @@ from kai_py.config import Configuration
 from kai_py.grouping.gang import is_satisfied
 from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.observations import QueueShare
-from kai_py.plan.plan import SHORT_OF_CAPACITY, Eviction, Plan, Stage
+from kai_py.plan.plan import CAPACITY_MAY_HELP, Eviction, Plan, Stage
 from kai_py.simulate.changes import AddNodes, ClusterChange
 from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
 from kai_py.simulate.fork import run_in_fork
@@ -26,14 +26,6 @@ SETTLE_SECONDS = 600.0
 MAX_ADDED_NODES = 4096
 NO_PODS: frozenset[str] = frozenset()
 SEED = 1
-
-CAPACITY_STAGES = SHORT_OF_CAPACITY | {
-    Stage.NOMINATED,
-    Stage.SEARCH_BUDGET,
-    Stage.BACKOFF,
-    Stage.SCHEDULER_ERROR,
-}
-"""Stages at which more capacity, or fewer other gangs, may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,7 @@ def nodes_needed(
 
     def suffices(count: int) -> bool:
         outcome = cluster.settled(*changes, AddNodes(like, count, pattern))
-        return not any(waiting.stage in CAPACITY_STAGES for waiting in outcome.waiting)
+        return not any(waiting.stage in CAPACITY_MAY_HELP for waiting in outcome.waiting)
 
     return NodesNeeded(like, smallest_sufficient(suffices, MAX_ADDED_NODES))
 

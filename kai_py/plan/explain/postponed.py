@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from kai_py.api.times import format_duration
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import SHORT_OF_CAPACITY, Action, Stage
+from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.victims.protections import CAPACITY_STAGES
 from kai_py.snapshot.gangs import Gang
 
-CAPACITY_STAGES = (Stage.RESOURCES, Stage.DEVICES)
 LOST_WORK = (
     "No pod is evicted for it yet, because more work would be lost than it loses by waiting."
 )
