@@ -26,7 +26,7 @@ from kai_py.grouping.gang import Subgroup
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, amount_texts
 from kai_py.plan.placement.shape_groups import by_shape
-from kai_py.plan.placement.topology import largest_domain
+from kai_py.plan.placement.topology import largest_domain, members_of
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_signature
@@ -306,8 +306,7 @@ def _is_served_by_plugins(empty: _EmptyCluster, shape: Shape) -> bool:
 
 def _domain_problems(empty: _EmptyCluster, gang: Gang, members: Sequence[Member]) -> Iterator[str]:
     for group in _with_required_level(gang.tree):
-        leaves = set(group.leaf_names())
-        inside = by_shape([member for member in members if member.subgroup in leaves])
+        inside = by_shape(members_of(group, members))
         counts = [len(each) for each in inside]
         replicas = [empty.replicas(each[0].shape, len(each)) for each in inside]
         name, most = largest_domain(empty.state.statement, gang, group, replicas, counts)

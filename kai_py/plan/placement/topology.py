@@ -140,8 +140,8 @@ def _fits_empty(
     level = level_of(snapshot, constraint, constraint.fitting_level)
     if level is None:
         return True
-    leaves = set(group.leaf_names())
-    shapes = [m.shape for m in gang.members if m.subgroup in leaves][: max(1, group.min_pods())]
+    members = members_of(group, gang.members)[: max(1, group.min_pods())]
+    shapes = [member.shape for member in members]
     holds = np.ones(len(level.names), dtype=np.bool_)
     fitting = snapshot.nodes.allocatable
     for number in dict.fromkeys(shape.number for shape in shapes):
@@ -240,20 +240,16 @@ def _level_index(keys: Sequence[str], level: str) -> int | None:
 
 def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools | None:
     """(nodes,) bool: where pods of the group run or were placed; None when none is."""
-    leaves = set(group.leaf_names())
     nodes = statement.snapshot.nodes
     rows = [
         nodes.positions[member.node]
-        for member in gang.bound
-        if member.subgroup in leaves
-        and member.node in nodes.positions
-        and member.pod.uid not in statement.evicted
+        for member in members_of(group, gang.bound)
+        if member.node in nodes.positions and member.pod.uid not in statement.evicted
     ]
     rows += [
         planned.row
-        for member in gang.members
-        if member.subgroup in leaves
-        and (planned := statement.placed.get(member.pod.uid)) is not None
+        for member in members_of(group, gang.members)
+        if (planned := statement.placed.get(member.pod.uid)) is not None
     ]
     if not rows:
         return None
