@@ -7,7 +7,7 @@ The queue tree and the fair shares are kept from cycle to cycle and computed aga
 change. Comparing the inputs costs O(resources x queues).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -16,7 +16,7 @@ import numpy as np
 from kai_py.dra.device_limits import selector_problems
 from kai_py.plan.state.cluster_totals import ClusterTotals
 from kai_py.plan.state.shared_claims import SharedClaims
-from kai_py.plan.state.undo import no_undo
+from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.fair_share import FairShare, fair_share
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_usage import QueueUsage
@@ -171,7 +171,7 @@ class Quota:
         count: int = 1,
         *,
         non_preemptible: bool,
-    ) -> Callable[[], None]:
+    ) -> Undo:
         """Charge a cost ``count`` times (-1 as ``sign``: refund) to the queue; returns the undo.
 
         Sums are bit-equal to those of ``count`` single charges.
@@ -192,7 +192,7 @@ class Quota:
             table[:, path] = _add_repeatedly(amounts, cost, count)
         return undo
 
-    def charge_batch(self, leaves: Index, costs: GangCosts) -> Callable[[], None]:
+    def charge_batch(self, leaves: Index, costs: GangCosts) -> Undo:
         """Charge preemptible gangs in the order of their queues ``leaves`` (n,); returns the undo.
 
         Sums are bit-equal to those of charging pod by pod. O(n x depth log n).

@@ -12,7 +12,7 @@ Undoing runs the log backwards, so trials nest. Costs are per pod, never per nod
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -31,7 +31,7 @@ from kai_py.plan.state.limits.volumes import AssumedVolumes
 from kai_py.plan.state.pod_decisions import decided_pods, evicted_pod, placed_pod
 from kai_py.plan.state.pod_rules import PodRuleCounts
 from kai_py.plan.state.queues import Quota
-from kai_py.plan.state.undo import Trial
+from kai_py.plan.state.undo import Trial, Undo
 from kai_py.policy.round_robin import GangCosts
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, Member
@@ -74,7 +74,7 @@ class Statement:
         self._vectors: dict[int, Floats] = {}
         self.claim_shortages: dict[tuple[int, int], str] = {}
         """By shape and row, what the claims of a pod were refused there."""
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Undo] = []
 
     @cached_property
     def idle(self) -> Floats:

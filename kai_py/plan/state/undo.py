@@ -22,7 +22,7 @@ def undo_all(steps: Sequence[Undo]) -> Undo:
 class Trial:
     """A block of work that is undone at its end unless ``keep`` was called."""
 
-    def __init__(self, undo: Callable[[], None]) -> None:
+    def __init__(self, undo: Undo) -> None:
         """Not kept yet; ``undo`` may also be called before the end."""
         self.kept = False
         self.undo = undo

@@ -141,12 +141,12 @@ class AllocatedItems(Generic[Item]):
         # Evicted pods are only in the idle counts, placed ones only in the future idle counts.
         return {item: None for item, pods in users.items() if pods > 0}
 
-    def allocate(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
+    def allocate(self, row: int, items: Sequence[Item]) -> Undo:
         """Count one more user of each item; returns the undo."""
         self._change_count(row, items, 1)
         return lambda: self._change_count(row, items, -1)
 
-    def release(self, row: int, items: Sequence[Item]) -> Callable[[], None]:
+    def release(self, row: int, items: Sequence[Item]) -> Undo:
         """Count one user less of each item, in future idle capacity; returns the undo."""
         self._change_count(row, items, -1)
         return lambda: self._change_count(row, items, 1)
