@@ -68,18 +68,20 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
     # The events of KAI's wording are made from the shortage, other texts of it are the message.
     is_free = gang.wording is Wording.NATIVE or reason.shortage is not None
-    if is_free and (reason.infeasible or reason.hint):
-        infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
-        message = reason.message_beside_infeasible.rstrip(".")
-        hint = f" {reason.hint}" if reason.hint else ""
-        return f"{infeasible}{message}.{hint}"
-    if not gang.placeholders or reason.stage not in EXPECTED_PODS_COUNT:
-        return reason.message
-    count = len(gang.placeholders)
-    expected = (
-        f"{count} pods that are not created yet" if count > 1 else "a pod that is not created yet"
-    )
-    return f"{reason.message} Capacity is also needed for {expected}."
+    expected = _expected_text(len(gang.placeholders)) if reason.stage in EXPECTED_PODS_COUNT else ""
+    if not is_free or not (reason.infeasible or reason.hint):
+        return f"{reason.message}{expected}"
+    infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
+    message = reason.message_beside_infeasible.rstrip(".")
+    hint = f" {reason.hint}" if reason.hint else ""
+    return f"{infeasible}{message}.{expected}{hint}"
+
+
+def _expected_text(count: int) -> str:
+    if not count:
+        return ""
+    pods = f"{count} pods that are" if count > 1 else "a pod that is"
+    return f" Capacity is also needed for {pods} not created yet."
 
 
 def _unplaced_pods(placed: Mapping[str, Assignment], gang: Gang) -> tuple[PodRef, ...]:
