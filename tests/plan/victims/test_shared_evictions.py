@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.plan.actions.preempt import Preemption
 from kai_py.plan.state.undo import Trial
 from kai_py.plan.victims.trials import PODS_PER_PROBE, SharedEvictions, TrialPlacements
 
@@ -29,7 +30,7 @@ class Statement:
 
 
 def strategy():
-    return SimpleNamespace(state=SimpleNamespace(statement=Statement()), gang=None, action=None)
+    return Preemption(SimpleNamespace(statement=Statement()), pool=None, gang=None, request=None)
 
 
 def units(count):
