@@ -34,7 +34,7 @@ REFUSED = [
         {"resourceClaims": [{"name": "a", "resourceClaimName": "c"}] * 2},
         "spec.resourceClaims[1].name: Duplicate",
     ),
-    (using("a"), "spec.containers[0].resources.claims[0].name: Not found"),
+    (using("a"), "spec.containers[0].resources.claims[0]: Invalid"),
     ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, "spec.schedulingGates[1].name"),
     ({"tolerations": [{"key": "a", "operator": "Is"}]}, "spec.tolerations[0].operator"),
     ({"tolerations": [{"value": "a"}]}, "operator must be Exists when `key` is empty"),
@@ -69,7 +69,7 @@ REFUSED = [
     ({"topologySpreadConstraints": [SPREAD | {"topologyKey": ""}]}, "[0].topologyKey"),
     ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "x"}]}, "whenUnsatisfiable"),
     ({"topologySpreadConstraints": [SPREAD | {"minDomains": 0}]}, "[0].minDomains"),
-    ({"topologySpreadConstraints": [SPREAD, SPREAD]}, "topologySpreadConstraints[1]"),
+    ({"topologySpreadConstraints": [SPREAD, SPREAD]}, "topologySpreadConstraints[0]"),
     ({"preemptionPolicy": "Maybe"}, "spec.preemptionPolicy"),
 ]
 

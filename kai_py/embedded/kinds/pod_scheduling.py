@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import (
     FieldError,
+    duplicate,
     forbidden_field,
     invalid_value,
     repeated,
@@ -67,8 +68,8 @@ def _claim_errors(spec: Json, path: str) -> Iterator[FieldError]:
             for position, use in enumerate(uses):
                 if use.get("name") not in names:
                     at = f"{path}.{field}[{index}].resources.claims[{position}]"
-                    text = f"Not found: {use.get('name')!r}".replace("'", '"')
-                    yield FieldError(f"{at}.name", "FieldValueNotFound", text)
+                    rule = "must be one of the names in pod.spec.resourceClaims"
+                    yield invalid_value(at, use.get("name"), rule)
 
 
 def _gate_errors(spec: Json, path: str) -> Iterator[FieldError]:
@@ -178,5 +179,9 @@ def _spread_errors(spec: Json, path: str) -> Iterator[FieldError]:
         if domains is not None and domains <= 0:
             yield invalid_value(f"{at}.minDomains", domains, "must be greater than 0")
         yield from _label_selector_errors(each.get("labelSelector"), f"{at}.labelSelector")
-    pairs = ((each.get("topologyKey"), each.get("whenUnsatisfiable")) for each in constraints)
-    yield from repeated(pairs, path + "[{}].{topologyKey, whenUnsatisfiable}")
+    pairs = [
+        f"{{{each.get('topologyKey')}, {each.get('whenUnsatisfiable')}}}" for each in constraints
+    ]
+    for index, pair in enumerate(pairs):
+        if pair in pairs[index + 1 :]:
+            yield duplicate(f"{path}[{index}].{{topologyKey, whenUnsatisfiable}}", pair)

@@ -76,3 +76,81 @@ async def test_impossible_claims_are_refused(place: Place, request_: Json, field
     error = await refusal(place.api.post(place.claims, given))
     assert error.code == 422
     assert field in str(error)
+
+
+EXACTLY = {"name": "g", "exactly": {"deviceClassName": "x"}}
+ONE_OF = [{"name": "a", "deviceClassName": "x"}, {"name": "b", "deviceClassName": "x"}]
+TWICE = [ONE_OF[0], ONE_OF[0]]
+
+
+@pytest.mark.parametrize(
+    ("devices", "field"),
+    [
+        ({"requests": [EXACTLY, EXACTLY]}, "requests[1]"),
+        ({"requests": [EXACTLY | {"firstAvailable": ONE_OF}]}, "requests[0]: Invalid value"),
+        ({"requests": [EXACTLY | {"name": "G_0"}]}, "requests[0].name: Invalid value"),
+        ({"requests": [{"name": "g", "firstAvailable": TWICE}]}, "firstAvailable[1]"),
+        ({"requests": [{"name": "g", "firstAvailable": ONE_OF * 5}]}, "firstAvailable: Too many"),
+        (
+            {"requests": [EXACTLY | {"name": f"g{i}"} for i in range(33)]},
+            "devices.requests: Too many",
+        ),
+        ({"constraints": [{"requests": ["g"]}]}, "constraints[0]"),
+        (
+            {"constraints": [{"matchAttribute": "a.b/c", "requests": ["h"]}]},
+            "constraints[0].requests[0]: Invalid value",
+        ),
+        ({"constraints": [{"matchAttribute": "c"}]}, "constraints[0].matchAttribute"),
+        ({"config": [{"requests": ["g"]}]}, "config[0].opaque: Required value"),
+    ],
+)
+async def test_impossible_combinations_of_requests_are_refused(
+    place: Place, devices: Json, field: str
+):
+    given = claim("c")
+    given["spec"]["devices"] = {"requests": [EXACTLY], **devices}
+    error = await refusal(place.api.post(place.claims, given))
+    assert error.code == 422
+    assert field in str(error)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"allNodes": True}, "spec: Invalid value"),
+        ({"nodeName": None}, "spec: Required value"),
+        ({"nodeName": None, "allNodes": False}, "spec.allNodes: Invalid value"),
+        ({"pool": {"name": "p", "generation": 1}}, "spec.pool.resourceSliceCount"),
+        ({"devices": [{"name": "a"}, {"name": "a"}]}, "spec.devices[1]"),
+        ({"devices": [{"name": "A_"}]}, "spec.devices[0].name"),
+        ({"devices": [{"name": f"d{i}"} for i in range(129)]}, "spec.devices: Too many"),
+        ({"devices": [{"name": "a", "nodeName": "n"}]}, "spec.devices[0]: Invalid value"),
+        ({"devices": [{"name": "a", "attributes": {"x": {}}}]}, "attributes[x]"),
+        (
+            {"devices": [{"name": "a", "attributes": {"x": {"version": "1"}}}]},
+            "attributes[x].version",
+        ),
+        (
+            {
+                "devices": [
+                    {
+                        "name": "a",
+                        "capacity": {"x": {"value": "1", "requestPolicy": {"default": "1"}}},
+                    }
+                ]
+            },
+            "capacity[x].requestPolicy: Forbidden",
+        ),
+    ],
+)
+async def test_impossible_slices_are_refused(place: Place, spec: Json, field: str):
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    given = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "refused"},
+        "spec": {"driver": "example.com", "nodeName": "n", "pool": pool, **spec},
+    }
+    error = await refusal(place.api.post("/apis/resource.k8s.io/v1/resourceslices", given))
+    assert error.code == 422
+    assert field in str(error)

@@ -8,6 +8,10 @@ from tests.cluster.conformance.place import Json, Place, bind, pod, refusal
 from tests.support.cluster.api import STRATEGIC_MERGE_PATCH
 from tests.support.cluster.eventually import eventually
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ANY_OF_NONE = {"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+
 
 async def test_status_is_written_apart(place: Place):
     api = place.api
@@ -50,6 +54,32 @@ async def test_pods_get_defaults(place: Place):
             "spec.containers[0].resources.claims[0]",
         ),
         ({"resourceClaims": [{"name": "x"}]}, "spec.resourceClaims[0]"),
+        (
+            {"resourceClaims": [{"name": "a", "resourceClaimName": "c"}] * 2},
+            "spec.resourceClaims[1].name: Duplicate value",
+        ),
+        ({"tolerations": [{"key": "a", "operator": "Is"}]}, "spec.tolerations[0].operator"),
+        ({"tolerations": [{"value": "a"}]}, "spec.tolerations[0].operator: Invalid value"),
+        ({"tolerations": [{"operator": "Exists", "effect": "No"}]}, "spec.tolerations[0].effect"),
+        (
+            {"tolerations": [{"operator": "Exists", "tolerationSeconds": 5}]},
+            "spec.tolerations[0].effect: Invalid value",
+        ),
+        (
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
+            "nodeSelectorTerms: Required value",
+        ),
+        (
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ANY_OF_NONE]}}}},
+            "matchExpressions[0].values: Required value",
+        ),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": {}}]}}},
+            f"{REQUIRED}[0].topologyKey: Required value",
+        ),
+        ({"topologySpreadConstraints": [SPREAD | {"maxSkew": 0}]}, "[0].maxSkew: Invalid value"),
+        ({"topologySpreadConstraints": [SPREAD, SPREAD]}, "[0].{topologyKey, whenUnsatisfiable}"),
+        ({"schedulingGates": [{"name": "a.b/c"}] * 2}, "spec.schedulingGates[1]"),
         (
             {
                 "containers": [
