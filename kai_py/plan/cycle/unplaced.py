@@ -74,7 +74,7 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
     message = reason.message_beside_infeasible.rstrip(".")
     hint = f" {reason.hint}" if reason.hint else ""
-    return f"{infeasible}{message}.{expected}{hint}"
+    return f"{infeasible}{message}.{hint}{expected}"
 
 
 def _expected_text(count: int) -> str:
