@@ -313,7 +313,7 @@ def test_a_group_of_kai_hears_what_its_users_know():
     narrator = EventWriter(recorder, lambda _name: None)
     waits = Unplaced("key", group, "q", Stage.BELOW_MIN_MEMBER, "Job is not ready", ())
     narrator.report_pending(waits)
-    narrator.report_pending(dataclasses.replace(waits, stage=Stage.RESOURCES))
+    narrator.report_pending(replace(waits, stage=Stage.RESOURCES))
     eviction = Eviction(
         pod=PodRef("team-a", "p", "u"),
         node="n",
