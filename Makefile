@@ -44,7 +44,7 @@ test: controlplane
 test-again: controlplane
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
-# A quarter of the examples of each property; `make test` tries all of them. What is in the two
+# An eighth of the examples of each property; `make test` tries all of them. What is in the two
 # folders is marked: they are not even read.
 test-fast: setup
 	HYPOTHESIS_PROFILE=fast $(PYTEST) --numprocesses auto --maxprocesses 8 -m "not cluster and not slow and not nightly and not node" \

@@ -2,7 +2,7 @@
 
 Properties are judged by their answer, not by the time it takes, and deadlines grow with what the
 machine is busy with (``tests.support.patience``). The same commit gives the same verdict;
-``HYPOTHESIS_PROFILE=explore`` looks for new examples instead, ``fast`` tries a quarter of them.
+``HYPOTHESIS_PROFILE=explore`` looks for new examples instead, ``fast`` tries an eighth of them.
 """
 
 import gc

@@ -39,6 +39,7 @@ def installed(packages, monkeypatch):
 NODES = (node("a", 4), node("b", 4), pod("runs", 2, queue="a", node="a"))
 
 
+@pytest.mark.slow
 def test_the_score_changes_a_placement(installed):
     waits = pod("new", 1, queue="a")
     assert placed(plan_with("placement: {strategy: best-fit}", *NODES, waits)) == {"new": "a"}

@@ -127,6 +127,7 @@ def test_what_is_written_fits_and_adds_up_to_what_is_printed(
     assert max(expected.values()) > 70
 
 
+@pytest.mark.slow
 def test_the_same_command_writes_the_same_file(published, tmp_path, monkeypatch, capsys):
     a_part(published, "gpuspec10", tmp_path)
     runs = [command(tmp_path, "gpuspec10", "default", monkeypatch, capsys)[1] for _ in range(2)]

@@ -2,6 +2,8 @@
 
 import gzip
 
+import pytest
+
 from benchmarks.spot.__main__ import DECLARED, NODES, figures, read_models, scenario
 from kai_py.config import Configuration
 from kai_py.simulate.simulation import simulate
@@ -26,6 +28,7 @@ def test_models_are_taken_in_proportion(tmp_path):
     assert read_models(path) == {"a-100": 12, "h800": 4}
 
 
+@pytest.mark.slow
 def test_figures_of_a_short_day():
     short = scenario({}, {"a": 4}, spot=True).model_copy(update={"hours": 2.0})
     found = figures(simulate(short, Configuration()))

@@ -15,6 +15,7 @@ def test_neither_scheduler_nor_planner_loads_the_estimate():
     assert [name for name in loaded if name.startswith("kai_py.cel.estimate")] == []
 
 
+@pytest.mark.slow
 def test_parsing_reads_one_file_of_cel_python_and_imports_none_of_it():
     program = "import sys; from kai_py.cel.parse import parse; parse('1 == 1'); print(*sys.modules)"
     command = [sys.executable, "-c", program]

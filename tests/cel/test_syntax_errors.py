@@ -31,6 +31,7 @@ def test_the_first_error_is_the_servers(text):
     assert (ours(text) == SERVER[text]) is (text not in DIFFERENT)
 
 
+@pytest.mark.slow
 def test_no_fault_is_seen_in_what_compiles():
     texts = [text for text in selectors(3, 300) if not ours(text)]
     assert len(texts) > 50

@@ -8,6 +8,7 @@ from tests.support import yaml_text
 from tests.support.program import KAI_PY
 
 
+@pytest.mark.slow
 def test_prints_crds_that_kubectl_can_read_from_a_pipe():
     command = [*KAI_PY, "crds"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -52,6 +52,7 @@ def explain(*arguments):
     return result
 
 
+@pytest.mark.slow
 def test_a_pending_gang_is_explained_with_its_position_and_what_helps(saved):
     result = explain("job", "two", "--from", saved)
     assert result.exit_code == 1

@@ -45,6 +45,7 @@ def run(*arguments):
     return code, told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_lint_finds_that_a_file_is_no_manifest(tmp_path, name):
     file = tmp_path / "bomb.yaml"
@@ -55,6 +56,7 @@ def test_lint_finds_that_a_file_is_no_manifest(tmp_path, name):
     assert any(word in told for word in ("expand", "merges copy", "nested too deeply"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_migrate_refuses_what_it_cannot_read(tmp_path, name):
     file = tmp_path / "bomb.yaml"

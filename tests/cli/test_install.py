@@ -31,6 +31,7 @@ def test_kais_api_is_left_out_unless_it_is_wanted(capsys):
     assert not [each for each in printed(capsys) if "run.ai" in each["metadata"]["name"]]
 
 
+@pytest.mark.slow
 def test_kais_api_has_its_definitions_classes_and_queues(capsys, tmp_path):
     found = printed(capsys, with_kai_api=True)
     names = {each["metadata"]["name"] for each in found}

@@ -28,6 +28,7 @@ def scenario(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_it_reports_in_words_as_json_and_as_a_page(scenario, tmp_path):
     assert "2 hours of 4 GPUs: 50.0% used" in simulate(str(scenario))
     page = tmp_path / "report.html"

@@ -51,6 +51,7 @@ def test_as_json(saved):
     assert [each["gang"] for each in comparison["stops"]] == ["default/Job/one"]
 
 
+@pytest.mark.slow
 def test_a_manifest_is_tried(saved, tmp_path):
     manifest = tmp_path / "job.yaml"
     manifest.write_text(yaml.safe_dump_all([queue("other", 4), job("mine", 9, "other")]))
@@ -63,6 +64,7 @@ def test_a_manifest_is_tried(saved, tmp_path):
     assert needed.output == "with 3 more nodes like node-0, no gang is short of capacity\n"
 
 
+@pytest.mark.slow
 def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
     shape, manifest = tmp_path / "b200.yaml", tmp_path / "job.yaml"
     shape.write_text(yaml.safe_dump_all(PATTERN))

@@ -82,6 +82,7 @@ def canary_starts(process: Process, number: int = 0) -> None:
     process.remove(*gang)
 
 
+@pytest.mark.slow
 def test_the_corpus_is_large_and_says_what_it_tries():
     assert len(CORPUS) >= 125
     assert sum(len(each.documents) for each in CORPUS) >= 1000

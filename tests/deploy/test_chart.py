@@ -3,16 +3,20 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from kai_py.deploy.chart import IMAGE, NAMESPACE, PORT, REPLICAS, SCHEDULER, WEBHOOK_PORT, chart
 from tests.support import yaml_text
 
 
+@pytest.mark.slow
 def test_no_stand_in_is_left():
     text = "".join(chart().values())
     for stand_in in (NAMESPACE, IMAGE, SCHEDULER, str(REPLICAS), str(PORT), str(WEBHOOK_PORT)):
         assert stand_in not in text
 
 
+@pytest.mark.slow
 def test_every_object_but_the_namespace_has_a_template():
     names = {Path(name).stem for name in chart() if name.startswith("templates/")}
     assert names >= {
@@ -32,12 +36,14 @@ def test_every_object_but_the_namespace_has_a_template():
     }
 
 
+@pytest.mark.slow
 def test_values_have_a_schema_of_the_configuration():
     schema = json.loads(chart()["values.schema.json"])
     assert schema["properties"]["config"]["properties"]["schedulerName"]
     assert set(yaml_text.read(chart()["values.yaml"])) <= set(schema["properties"])
 
 
+@pytest.mark.slow
 def test_webhooks_stand_behind_a_value():
     for name, text in chart().items():
         if name.startswith("templates/webhook-"):

@@ -42,6 +42,7 @@ def existing():
     return {name for name in OURS.findall(page) if name.startswith("kai_")} | recorded()
 
 
+@pytest.mark.slow
 def test_rules_and_dashboards_ask_for_metrics_that_exist():
     for expression in expressions():
         asked = {re.sub(r"_(bucket|sum|count)$", "", name) for name in OURS.findall(expression)}

@@ -72,6 +72,7 @@ def test_a_fleet_answers_what_the_allocator_answers_node_by_node(on_nodes, choic
         assert counts[row] == one_by_one(claims, node, inventory, state, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 5, 40])
 @settings(max_examples=examples(15), deadline=None)
 @given(on_nodes=fleets())

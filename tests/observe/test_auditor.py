@@ -70,6 +70,7 @@ def test_a_finding_that_comes_and_goes_is_never_confirmed():
         assert world.count() == 0
 
 
+@pytest.mark.slow
 def test_a_look_is_made_in_slices():
     world = World()
     world.objects = [node(), *(pod(f"p{n}", requests={"cpu": "1m"}) for n in range(2000))]

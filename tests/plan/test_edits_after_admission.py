@@ -103,6 +103,7 @@ IN_A_LARGE_GROUP = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(
     edits=st.lists(edit(), min_size=1, max_size=4),

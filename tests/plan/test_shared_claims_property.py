@@ -1,5 +1,6 @@
 """No queue rises above its bounds, in whatever order pods that share claims start and end."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -134,6 +135,7 @@ class World:
                 assert held <= bound, (name, held, bound)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(BOUNDS, SIZES, STEPS, ENDS)
 def test_no_queue_rises_above_its_bounds(bounds, sizes, steps, ends):

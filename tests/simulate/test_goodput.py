@@ -260,6 +260,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 def test_a_starved_queue_is_shown_and_a_gang_beyond_its_share_is_not():
     queues = fifo(STARVED).queues
     # The gang of 16 entitles its queue to nothing while it waits: the share of each queue is 8.

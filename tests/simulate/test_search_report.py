@@ -34,6 +34,7 @@ def told(may_try):
     return events, found
 
 
+@pytest.mark.slow
 def test_the_reason_comes_first_and_each_suggestion_before_the_next_is_simulated():
     events, found = told(lambda: True)
     assert events[0] == [found.message]

@@ -59,6 +59,7 @@ def member(name, **spec):
     return pod(name, pod_spec(**spec), annotations=annotations)
 
 
+@pytest.mark.slow
 def test_a_selector_is_removed_from_the_pods_that_have_one():
     selector = {"rack": "none", "zone": "none"}
     cluster = settled(queue("team", 8), member("one", nodeSelector=selector), member("two"))
@@ -69,6 +70,7 @@ def test_a_selector_is_removed_from_the_pods_that_have_one():
     assert [each.text for each in found] == ["remove its node selector", without_it]
 
 
+@pytest.mark.slow
 def test_all_ancestors_that_are_too_small_are_raised_together():
     cluster = settled(
         queue("company", 0, 6), queue("team", 0, 4, parent="company"), job("eight", 8, "team")
@@ -84,6 +86,7 @@ def test_all_ancestors_that_are_too_small_are_raised_together():
     assert told(found[1]) == [(Verb.PATCH, "Job", "eight", floor(4))]
 
 
+@pytest.mark.slow
 def test_a_suggestion_tells_what_else_comes_of_it():
     cluster = settled(queue("team", 0, 4), job("six", 6, "team"))
     found = suggestions(cluster, "six")[0]
@@ -177,6 +180,7 @@ def test_with_any_of_them_the_gang_starts(sizes, wanted, maximum):
         assert "wanted" in running(cluster)
 
 
+@pytest.mark.slow
 def test_without_time_left_nothing_is_tried():
     cluster = settled(queue("team", 8), job("one", 1, "team"), job("four", 4, "team"))
     cluster.embedded.create(job("six", 6, "team"))
@@ -191,6 +195,7 @@ def elastic(name, pods, floor, team):
     return document
 
 
+@pytest.mark.slow
 def test_what_runs_at_its_floor_needs_capacity_for_one_pod_more():
     cluster = settled(queue("team", 0, 3), elastic("grows", 6, 2, "team"))
     found = suggestions(cluster, "grows")

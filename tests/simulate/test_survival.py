@@ -61,6 +61,7 @@ def test_a_job_that_lost_all_its_pods_completes(action):
     assert ended(cluster) == {"low": "Complete", "high": "Complete"}
 
 
+@pytest.mark.slow
 def test_a_job_that_was_relocated_completes():
     filler = pinned(default_job("filler", 8, "team", seconds=5), "node-1")
     cluster = simulated(queue("team", 16), filler, nodes=2, gpus=8)

@@ -35,6 +35,7 @@ def test_past_use_lowers_the_claim():
     assert used_lately < 2 < 6 < rested
 
 
+@pytest.mark.slow
 def test_and_is_forgotten():
     soon, later, much_later = (contest(HOUR, wait)[0] for wait in (0, 3 * HOUR, 240 * HOUR))
     assert soon <= later < much_later <= 4

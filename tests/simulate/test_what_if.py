@@ -96,6 +96,7 @@ def test_a_gang_of_claims_fits_a_node_group_without_a_node():
     assert "b200" in unknown.value.known
 
 
+@pytest.mark.slow
 def test_nothing_is_suggested_where_no_node_group_helps():
     groups = Configuration(autoscaling={"nodeGroups": [GROUP]})
     wrong = tolerant("train", 2, **{"example.com/pool": "h100"})
@@ -116,6 +117,7 @@ def test_a_larger_maximum_starts_the_gang_that_waited_for_it():
     assert change.allocated == (4, 8)
 
 
+@pytest.mark.slow
 def test_a_new_gang_that_reclaims_names_its_victims():
     cluster = settled(queue("a", 0), queue("b", 4), job("greedy", 8, "a"))
     comparison = ask(cluster, AddObjects([job("new", 4, "b")]))
@@ -124,6 +126,7 @@ def test_a_new_gang_that_reclaims_names_its_victims():
     assert [each.gang for each in comparison.stops] == ["default/Job/greedy"]
 
 
+@pytest.mark.slow
 def test_the_fewest_nodes_until_no_gang_waits():
     cluster = settled(queue("team", 100), job("big", 17, "team"), nodes=1)
     needed = nodes_needed(cluster.documents(), (), Configuration(), like="node-0", now=NOW)

@@ -149,6 +149,7 @@ def selected(index, selection, namespaces):
     return tuple({name: count for name, count in each.items() if count} for each in found)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(events)
 def test_the_index_kept_is_the_index_built(changes):
@@ -170,6 +171,7 @@ def test_the_index_kept_is_the_index_built(changes):
     assert as_kept(kept, pods, namespaces) == by_counting(pods, namespaces)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("pqrs"), st.none() | entries()), max_size=15))
 def test_pods_whose_labels_begin_to_matter_are_named(changes):

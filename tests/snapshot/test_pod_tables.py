@@ -179,6 +179,7 @@ def test_the_order_of_the_tables_is_of_no_importance(changes, order):
     same_contents(history.snapshot(), history_of(*changes).snapshot())
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(events)
 def test_the_gangs_that_changed_since_the_last_snapshot_are_known(changes):

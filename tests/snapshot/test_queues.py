@@ -155,6 +155,7 @@ def test_a_tree_of_5000_levels_is_cut_and_the_queues_at_the_cuts_say_so(reverse)
     assert {problem.queue for problem in problems} == cut
 
 
+@pytest.mark.slow
 def test_a_cycle_of_5000_queues_is_told_briefly():
     ring = [QueueInfo(name=f"q{n}", parent=f"q{(n + 1) % 5000}") for n in range(5000)]
     _, problems = build(*ring)

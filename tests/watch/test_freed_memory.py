@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 ARRAYS_AGAIN = """
 import resource
 import numpy as np
@@ -18,6 +20,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 def test_arrays_over_all_nodes_take_no_new_pages():
     """Each round makes 7.7 MB, 1,900 pages."""
     answer = subprocess.run(

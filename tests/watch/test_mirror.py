@@ -374,6 +374,7 @@ def test_watched_kinds_are_distinct_and_decode_an_empty_object():
             assert (record.metadata.name, record.metadata.namespace) == ("x", "")
 
 
+@pytest.mark.slow
 def test_null_fields_count_as_absent():
     async def main():
         server = ClusterServer(QUEUES)

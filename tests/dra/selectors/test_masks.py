@@ -161,6 +161,7 @@ def test_quantities_compare_by_value_in_masks():
 LOOP = "lists.range(100).all(a, lists.range(100).all(b, lists.range(60).all(c, a >= 0)))"
 
 
+@pytest.mark.slow
 def test_a_part_above_the_cost_limit_does_not_count_where_it_is_never_reached():
     selector = selector_of(f'device.driver == "none" && {LOOP}')
     table = DeviceTable.of([device(1)])

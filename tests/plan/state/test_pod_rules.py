@@ -4,6 +4,7 @@ from functools import partial
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -184,6 +185,7 @@ def by_comparing(snapshot, decided):
     return Compared()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(steps)
 def test_counts_are_those_of_comparing_every_pod_with_every_term(course):
@@ -239,6 +241,7 @@ def counts_of(decided=()):
     return PodRuleCounts(SNAPSHOT, lambda: decided)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(steps, steps)
 def test_counts_kept_are_counts_built(before, course):

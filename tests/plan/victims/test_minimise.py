@@ -137,6 +137,7 @@ def cost(before, leaving):
     return max((each.priority for each, _ in hit), default=-1), ended, len(leaving)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(full_nodes(floors=1))
 def test_of_gangs_of_one_pod_no_fewer_could_free_capacity_on_a_node(before):
