@@ -32,6 +32,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty
 from kai_py.policy.fit import matches_own_selectors, requests_where_reported
+from kai_py.policy.queue_usage import is_above
 from kai_py.policy.tolerations import eventually_tolerated
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
@@ -49,9 +50,6 @@ EXPLAINED = frozenset(
     }
 )
 """Stages at which gangs are checked, with those of quota, which comes before nodes."""
-
-ROUNDING = 1e-9
-"""How much sums of fractions may be above what they stand for."""
 
 
 @dataclass
@@ -141,10 +139,12 @@ def _problem(empty: _EmptyCluster, gang: Gang, request: PlacementRequest) -> str
     problems = chain(
         (_pod_problem(empty, members[0].shape) for members in groups),
         (_count_problem(empty, members) for members in groups),
-        (_mixture_problem(empty, each) for each in [groups]),
-        _domain_problems(empty, gang, request.members),
     )
-    return next(filter(None, problems), "")
+    return (
+        next(filter(None, problems), "")
+        or _mixture_problem(empty, groups)
+        or next(filter(None, _domain_problems(empty, gang, request.members)), "")
+    )
 
 
 def _is_held(state: CycleState, gang: Gang, groups: Iterable[Sequence[Member]]) -> bool:
@@ -235,9 +235,9 @@ def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:
 
 def _mixture_problem(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> str:
     """Why pods of several shapes do not fit together; found once for equal gangs."""
-    key = tuple((members[0].shape.number, len(members)) for members in groups)
     if len(groups) < 2:
         return ""
+    key = tuple((members[0].shape.number, len(members)) for members in groups)
     if key not in empty.mixtures:
         found = chain([_total_problem(empty, groups)], _larger_problems(empty, groups))
         empty.mixtures[key] = next(filter(None, found), "")
@@ -254,7 +254,7 @@ def _total_problem(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> 
             continue  # some nodes serve it by claims
         requested = sum(len(members) * members[0].shape.requests[name] for members in asking)
         whole = float(snapshot.nodes.allocatable[row][admitted].sum())
-        if whole and requested > whole * (1 + ROUNDING):
+        if whole and is_above(requested, whole):
             count, (wanted, most) = sum(map(len, asking)), amount_texts(name, requested, whole)
             has = f"with nothing else on them, the nodes have {most}"
             return f"{count} pods request {name} {wanted} together; {has}"
