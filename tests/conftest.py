@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.examples import DEFAULT, FAST, PROFILE, examples
 from tests.support.patience import time_limit
+from tests.support.repository import ROOT
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
 
@@ -30,9 +31,11 @@ for size in ("COLUMNS", "LINES"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Kopf imports the client of Kubernetes, and that jsonschema, which takes a second for a grammar of
-# international addresses. No schema here speaks of these, and every worker would take that second.
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+# A package that users do not have, and that takes seconds to import, is left out: here and in the
+# programs that tests start.
+WITHOUT = str(ROOT / "tests" / "support" / "without")
+sys.path.insert(0, WITHOUT)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (WITHOUT, os.environ.get("PYTHONPATH"))))
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
