@@ -79,8 +79,8 @@ class BudgetsConfig(ApiModel):
     selector_cost_per_cycle: PositiveCount = 8_000_000
     """Cost of evaluating CEL selectors in one cycle."""
     cycle_time: PositiveDuration = 30.0
-    """Processor time after which a cycle is ended with what it has decided; the gang that took the
-    most of it is set aside for a while."""
+    """Processor time after which a cycle is ended with what it has decided; the gangs that
+    took the most of it are set aside for a while."""
 
 
 class DevicesConfig(ApiModel):

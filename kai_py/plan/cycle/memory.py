@@ -17,7 +17,7 @@ from kai_py.plan.explain.incomplete_demand import IncompleteDemand
 from kai_py.plan.explain.infeasible_demand import InfeasibleDemand
 from kai_py.plan.extensions import Extensions, queue_key
 from kai_py.plan.observations import ObjectProblem
-from kai_py.plan.plan import Eviction
+from kai_py.plan.plan import Eviction, Stage
 from kai_py.plan.search_cache.backoff import SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions, InputsHistory, SearchInputs
@@ -111,6 +111,17 @@ class CycleMemory:
         self.cut_short = left | dict.fromkeys(sorted(budgets.cut_short), self.cycle_count)
         self.is_unfinished = bool(budgets.cut_short) or ended_early
         self.cycle_count += 1
+
+    def slow_gangs(self) -> dict[str, int]:
+        """The gangs that made a cycle exceed its time limit, and until when they are set aside.
+
+        After that they come last, until it is forgotten.
+        """
+        return {
+            key: int(each.until)
+            for key, each in self.backoffs.items()
+            if each.reason.stage is Stage.SEARCH_BUDGET
+        }
 
     def set_aside_at(self, snapshot: Snapshot) -> frozenset[str]:
         """The keys of the gangs whose backoff has not ended."""

@@ -189,8 +189,8 @@ def open_session(
         search_budgets=SearchBudgets(
             settings.victim_probes,
             settings.victim_probes_per_gang,
-            out_of_probes_before=memory.out_of_budget,
-            cut_short_before=memory.cut_short,
+            out_of_probes_before=memory.out_of_budget | memory.slow_gangs(),
+            cut_short_before=memory.cut_short | memory.slow_gangs(),
         ),
         accounting=memory.devices.accounting,
         empty_nodes=memory.empty_nodes,

@@ -3,8 +3,8 @@
 An action plans gang after gang, each in a turn of its own:
 
     if a turn raises an exception, its decisions are undone and the gang is set aside
-    if the cycle exceeds its time limit, the turn that notices it is undone, the gang that took the
-        most time is set aside, and the cycle ends with what was decided before
+    if the cycle exceeds its time limit, the turn that notices it is undone, the gangs that took the
+        most time are set aside, and the cycle ends with what was decided before
 
 What a cycle does between turns is divided into steps: one that fails is undone, and the cycle goes
 on without it. An action that fails is run for each of its gangs alone; those for which it fails
@@ -47,12 +47,15 @@ NOT_REACHED = Unschedulable(
 
 
 class CycleOverLimitError(Exception):
-    """The cycle is over its time limit; ``gang``: the key of the gang that took the most time."""
+    """The cycle is over its time limit.
 
-    def __init__(self, gang: str, limit: float) -> None:
+    ``longest``: the gangs and added actions that took the most time, by key, with their seconds.
+    """
+
+    def __init__(self, longest: Mapping[str, float], limit: float) -> None:
         """``limit`` in seconds."""
         super().__init__(f"the cycle is over its limit of {limit:g} s")
-        self.gang, self.limit = gang, limit
+        self.longest, self.limit = longest, limit
 
 
 class CycleWatch(Protocol):
@@ -145,15 +148,16 @@ class Turns:
         return result
 
     def fail(self, gang: Gang, error: Exception) -> None:
-        """Set the gang aside for an error; or, for a cycle over its limit, the gang it names."""
+        """Set the gang aside for an error; or, for a cycle over its limit, the gangs it names."""
         self.fail_turn(gang.key, error)
 
     def fail_turn(self, key: str, error: Exception) -> None:
         """Set a gang, an added action or a step aside, by its key; as ``fail``."""
         if isinstance(error, CycleOverLimitError):
             self.over = True
-            message = f"it took the most time of a cycle that was ended after {error.limit:g} s"
-            self._set_aside(error.gang, message, "")
+            ended = f"a cycle that was ended after {error.limit:g} s"
+            for longest, seconds in error.longest.items():
+                self._set_aside(longest, f"it took {seconds:.1f} s of {ended}", "")
         elif _is_gang(key):
             trace = "".join(format_exception(error))
             self._set_aside(key, f"planning it failed ({failure_text(error)})", trace)
