@@ -229,8 +229,10 @@ def _insufficient_resources(
         if by_plugin:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
-            count_one = shape.needs_devices and not by_plugin
-            lacking = lacking & (free[row] < (1 if count_one else one_more) * request)
+            limited = not shape.needs_devices or (
+                by_plugin and _has_devices_for_more(statement, shape, lacking, replicas)
+            )
+            lacking = lacking & (free[row] < np.where(limited, one_more, 1) * request)
         count = int(np.count_nonzero(lacking))
         if not count:
             continue
@@ -262,6 +264,14 @@ def _refused_claims(statement: Statement, shape: Shape, rest: Bools) -> tuple[li
             counts[text] = counts.get(text, 0) + 1
             left[row] = False
     return [f"{count} {text}" for text, count in counts.items()], left
+
+
+def _has_devices_for_more(
+    statement: Statement, shape: Shape, among: Bools, replicas: Ints
+) -> Bools:
+    """(nodes,) bool: devices suffice for more pods than the ``replicas`` that fit by resources."""
+    limit = int(replicas[among].max(initial=0)) + 1
+    return statement.devices.replicas(shape, among, limit, Capacity.IDLE) > replicas
 
 
 def _has_device_plugin(statement: Statement, row: int | None) -> Bools:

@@ -392,6 +392,25 @@ def test_claims_on_nodes_of_a_device_plugin_lack_what_it_reports():
     )
 
 
+def test_nodes_of_a_device_plugin_have_no_devices_for_claims():
+    nodes = [node("dra", 0), gpu_slice("dra", 2), node("plugin", 8), device_class()]
+    found = pending(*nodes, queue("q", 64), *claiming_job("train", 2, 2, queue="q"))
+    assert "2 cannot allocate all claims" in found.message
+    assert "Insufficient nvidia.com/gpu" not in found.message
+
+    jobs = [*claiming_job("first", 1, 2, queue="q"), *claiming_job("second", 1, 2, queue="q")]
+    found = pending(*nodes, queue("q", 64), *jobs)
+    assert "2 cannot allocate all claims" in found.message
+    assert "Insufficient nvidia.com/gpu" not in found.message
+
+
+def test_pods_of_a_device_plugin_take_what_it_reports_from_claims():
+    nodes = [node("both", 4), gpu_slice("both", 4), device_class()]
+    busy = pod("busy", 3, queue="q", node="both")
+    found = pending(*nodes, queue("q", 64), busy, *claiming_job("train", 2, 1, queue="q"))
+    assert "only 1 can be scheduled: 1 Insufficient nvidia.com/gpu (1 requested)" in found.message
+
+
 @pytest.mark.parametrize(
     ("resource", "amount", "text"),
     [
