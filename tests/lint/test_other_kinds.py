@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.lint.manifests import errors
+from tests.lint.manifests import POD, errors, fixed, hints, indented
 
 RBAC = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: '{}'}}\n"
 LIMITS = """\
@@ -84,3 +84,45 @@ metadata: {{name: t, {of_template}}}
 spec: {{spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: c}}}}]}}}}}}
 """
     assert any("they must be in one" in each for each in errors(text)) != found
+
+
+COMPUTE_DOMAIN = """\
+apiVersion: resource.nvidia.com/v1beta1
+kind: ComputeDomain
+metadata: {name: d, namespace: n}
+spec: {numNodes: 2, channel: {resourceClaimTemplate: {name: channel}}}
+---
+"""
+
+
+def test_a_compute_domain_brings_the_claim_template_that_it_names():
+    pod = POD + indented(
+        """\
+        resourceClaims: [{name: c, resourceClaimTemplateName: channel}]
+        containers: [{name: a, resources: {claims: [{name: c}]}}]
+        """,
+        2,
+    )
+    missing = "ResourceClaimTemplate channel is not among these manifests"
+    assert any(missing in hint for hint in hints(pod))
+    assert not any(missing in hint for hint in hints(COMPUTE_DOMAIN + pod))
+    other = COMPUTE_DOMAIN.replace("name: channel", "name: other")
+    assert any(missing in hint for hint in hints(other + pod))
+    elsewhere = COMPUTE_DOMAIN.replace("namespace: n", "namespace: m")
+    assert any("they must be in one" in error for error in errors(elsewhere + pod))
+
+
+RAY_CLUSTER = """\
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: r, namespace: n, labels: {kai.scheduler/queue: q}}
+spec: {headGroupSpec: {template: {spec: {containers: [{name: a, image: i}]}}}}
+"""
+
+
+def test_the_operator_may_set_the_scheduler_of_ray_clusters():
+    assert errors(RAY_CLUSTER) == []
+    assert any("unless KubeRay sets it" in hint for hint in hints(RAY_CLUSTER))
+    [cluster] = fixed(RAY_CLUSTER)
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
+    assert head["schedulerName"] == "kai-scheduler"

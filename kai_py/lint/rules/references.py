@@ -26,6 +26,8 @@ _OTHER_SOURCE = {
     "ResourceClaim": "resourceClaimTemplateName",
     "ResourceClaimTemplate": "resourceClaimName",
 }
+_COMPUTE_DOMAIN = ("resource.nvidia.com", "ComputeDomain")
+"""Its controller creates the ResourceClaimTemplate that it names, in its namespace."""
 DEFAULT_NAMESPACE = "default"
 """The current namespace of kubectl, unless it was changed."""
 _DEFAULT_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public", "kube-node-lease")
@@ -85,6 +87,8 @@ def _exists(
 ) -> Iterator[Finding]:
     found = [other for other in manifests.of(RESOURCE_GROUP, *_OTHER_SOURCE) if other.name == name]
     of_kind = [other for other in found if other.kind == kind]
+    if kind == "ResourceClaimTemplate":
+        of_kind += [each for each in manifests.of(*_COMPUTE_DOMAIN) if _template_of(each) == name]
     own_namespace = manifest.namespace or DEFAULT_NAMESPACE
     if any((other.namespace or DEFAULT_NAMESPACE) == own_namespace for other in of_kind):
         return
@@ -100,6 +104,10 @@ def _exists(
     else:
         message = f"{kind} {name} is not among these manifests: pods stay pending until it exists"
         yield manifest.hint(path, message)
+
+
+def _template_of(compute_domain: Manifest) -> str:
+    return text_at(compute_domain.value, "spec", "channel", "resourceClaimTemplate", "name")
 
 
 _MOVED = {
