@@ -26,6 +26,8 @@ SCHEDULER_FIELDS = {
     ),
 }
 """Where kinds have it whose manifests need no pod template; together they hold for all pods."""
+_OPERATORS = {"ray.io": "KubeRay sets it (batchScheduler.name)"}
+"""What may set the schedulerName of all pods, by the group of the manifest."""
 _METADATA_FIELDS = ("annotations", "labels")
 _PODLESS_KINDS = (
     "ResourceClaim",
@@ -138,7 +140,10 @@ def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             continue
         if named:
             message = f"without schedulerName the queue is ignored: write {DEFAULT_SCHEDULER}"
-            yield manifest.error(path, message, fixed=True)
+            if operator := _OPERATORS.get(manifest.group):
+                yield manifest.hint(path, f"{message}, unless {operator}", fixed=True)
+            else:
+                yield manifest.error(path, message, fixed=True)
             set_key(spec, "schedulerName", DEFAULT_SCHEDULER)
         elif "resourceClaims" in spec:
             message = (
