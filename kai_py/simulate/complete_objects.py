@@ -19,7 +19,7 @@ objects. Nothing that an object says is changed.
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from kai_py.api.times import format_time
@@ -57,8 +57,11 @@ _CLUSTER_SCOPED = {
 
 def complete_objects(
     documents: Iterable[Document], now: float
-) -> tuple[dict[ObjectKey, Document], list[RejectedObject]]:
-    """The objects by key, and those that are left out; ``now`` in seconds since the epoch."""
+) -> tuple[dict[ObjectKey, Document], list[RejectedObject], Set[ObjectKey]]:
+    """The objects by key, those that are left out, and the owners that are not given.
+
+    ``now`` in seconds since the epoch.
+    """
     rejected: list[RejectedObject] = []
     found = _by_key(documents, rejected)
     refused = {each.object: each for each in refused_objects(found)}
@@ -66,7 +69,7 @@ def complete_objects(
     found = {key: each for key, each in found.items() if str(key) not in refused}
     _complete_namespaces(found)
     _add_uids(found)
-    _add_owners(found)
+    absent = _add_owners(found)
     bound_replicas(found, [key for key, _ in _never_applied(found)])
     workloads, clock = _never_applied(found), SimulatedClock(now)
     cluster = EmbeddedCluster(clock=clock, kubelet=False)
@@ -93,7 +96,7 @@ def complete_objects(
     claims = (key for key in found if key[:2] == VOLUME_CLAIM)
     bind_claims(found, [key for key in claims if key in made or _is_new(key, found[key])])
     complete_budgets(found)
-    return found, rejected
+    return found, rejected, absent
 
 
 def _by_key(
@@ -186,8 +189,14 @@ def _with_uid(
     return {**reference, "uid": reference.get("uid") or known}
 
 
-def _add_owners(found: dict[ObjectKey, Document]) -> None:
-    """Add the owners of pods that are not given, so that the pods are no orphans."""
+def owner_keys(key: ObjectKey, document: Document) -> Iterator[ObjectKey]:
+    """The keys of the owners that an object names; ``key``: its own."""
+    for reference in _references(document):
+        yield _owner_key(reference, key.namespace)
+
+
+def _add_owners(found: dict[ObjectKey, Document]) -> Set[ObjectKey]:
+    """Add the owners of pods that are not given, so that the pods are no orphans; their keys."""
     missing: dict[ObjectKey, Document] = {}
     for key, document in found.items():
         for reference in _references(document):
@@ -202,15 +211,12 @@ def _add_owners(found: dict[ObjectKey, Document]) -> None:
                     "metadata": meta,
                 }
     found |= missing
+    return missing.keys()
 
 
 def _never_applied(found: Mapping[ObjectKey, Document]) -> list[tuple[ObjectKey, Document]]:
     """Workloads without a uid and without pods."""
-    owners = {
-        _owner_key(each, key.namespace)
-        for key, document in found.items()
-        for each in _references(document)
-    }
+    owners = {owner for key, document in found.items() for owner in owner_keys(key, document)}
     return [
         (key, document)
         for key, document in found.items()

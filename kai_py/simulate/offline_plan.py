@@ -15,7 +15,11 @@ from kai_py.simulate.complete_objects import complete_objects
 from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_cluster import OfflineCluster, named
-from kai_py.simulate.unusable_objects import queue_problems, workloads_without_pods
+from kai_py.simulate.unusable_objects import (
+    absent_owners,
+    queue_problems,
+    workloads_without_pods,
+)
 
 VERSION = 1
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
@@ -92,9 +96,11 @@ def plan_objects(
     ``now``: the time of all cycles, seconds since the epoch; by default that of the objects.
     """
     time = newest_time(given.documents) if now is None else now
-    documents, rejected = complete_objects(given.documents, time)
+    documents, rejected, absent = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
+    names = {configuration.scheduler_name, *configuration.scheduler_aliases}
+    owners = [*absent_owners(documents, absent, names)]
     without_pods = [*workloads_without_pods(documents, cluster.planner, time)]
     queues = [*queue_problems(cluster.planner, time)]
     placements: list[PlannedPod] = []
@@ -121,7 +127,11 @@ def plan_objects(
         nominations=sorted(nominations, key=lambda each: (each.pod, each.cycle)),
         pending=sorted(_pending(plan), key=lambda each: each.gang),
         rejected=_rejected(
-            [*given.rejected, *rejected], without_pods, cluster.rejected, queues, _problems(plan)
+            [*given.rejected, *rejected],
+            [*without_pods, *owners],
+            cluster.rejected,
+            queues,
+            _problems(plan),
         ),
     )
 

@@ -8,20 +8,23 @@ Queues whose conditions would say what is wrong with them, such as a parent that
 
 Workloads whose pods only the controller of their framework creates: the reason says which gang
 their pods will be, and what keeps that gang from starting, such as a queue that does not exist.
+
+Owners that pods name and that are not given: the gangs of these pods are guessed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
 
 import msgspec
 
 from kai_py.api.records.unstructured import values_at
+from kai_py.embedded.documents import is_finished
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.workload_gang import describe_start
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
-from kai_py.simulate.complete_objects import was_never_applied
+from kai_py.simulate.complete_objects import owner_keys, was_never_applied
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
@@ -34,7 +37,12 @@ from kai_py.watch.kinds import WATCHED_BY_NAME
 CONTAINERS = "spec.template.spec.containers"
 SIZES = ("spec.replicas", "spec.parallelism")
 NO_CONTROLLER = "its controller creates its pods and is not run here: add the pods to these objects"
-NO_PODS = (GroupKind("", "Pod"), GroupKind("", "Node"))
+ABSENT = (
+    "owns pods that wait and is not among these objects: add it, as it decides their gang and "
+    "may name their queue"
+)
+NODE = GroupKind("", "Node")
+NO_PODS = (GroupKind("", "Pod"), NODE)
 """Kinds with a rule of grouping that are no workloads."""
 
 
@@ -72,6 +80,37 @@ def queue_problems(planner: Planner, now: float) -> Iterator[RejectedObject]:
     resources = sorted({name for each in queues for name in (*each.deserved, *each.max)})
     for problem in check_queues(queues, resources).problems:
         yield RejectedObject(f"Queue {problem.queue}", problem.reason)
+
+
+def absent_owners(
+    documents: Mapping[ObjectKey, Document],
+    absent: Set[ObjectKey],
+    scheduler_names: Container[str],
+) -> Iterator[RejectedObject]:
+    """The owners among ``absent`` of pods that wait for this scheduler.
+
+    ``documents`` are completed, so they have these owners, too.
+    """
+    seen: set[ObjectKey] = set()
+    waiting = [
+        key
+        for key, document in documents.items()
+        if key[:2] == ("", "Pod") and _waits(document, scheduler_names)
+    ]
+    while waiting:
+        key = waiting.pop()
+        for owner in owner_keys(key, documents[key]):
+            if owner in documents and owner not in seen:
+                seen.add(owner)
+                waiting.append(owner)
+    yield from (RejectedObject(str(key), ABSENT) for key in seen & absent if key[:2] != NODE)
+
+
+def _waits(pod: Document, scheduler_names: Container[str]) -> bool:
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or spec.get("nodeName") or is_finished(pod):
+        return False
+    return str(spec.get("schedulerName")) in scheduler_names
 
 
 def workloads_without_pods(

@@ -323,10 +323,45 @@ def test_a_budget_allows_one_eviction_less_after_each():
     assert (len(evicted(found)), found["rest"]) == (2, True)
 
 
+def owned(name, kind, api_version, **fields):
+    """A pod of an owner of this kind and name."""
+    made = pod(name, **fields)
+    owner = {"apiVersion": api_version, "kind": kind, "name": "w", "controller": True}
+    made["metadata"]["ownerReferences"] = [{**owner, "uid": "w"}]
+    return made
+
+
+def absent(found):
+    return [each["object"] for each in found["rejected"] if "is not among" in each["problem"]]
+
+
+def test_owners_of_waiting_pods_that_are_not_given_are_named():
+    waiting = owned("a", "PyTorchJob", "kubeflow.org/v1")
+    assert absent(plan(node("n0"), QUEUE, waiting)) == ["PyTorchJob default/w"]
+    replicas = {"Worker": {"replicas": 1}}
+    given = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "w"}}
+    given["spec"] = {"pytorchReplicaSpecs": replicas}
+    assert absent(plan(node("n0"), QUEUE, waiting, given)) == []
+    given["metadata"]["ownerReferences"] = [
+        {"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "name": "above"}
+    ]
+    assert absent(plan(node("n0"), QUEUE, waiting, given)) == ["AppWrapper default/above"]
+
+
+def test_owners_that_decide_nothing_are_not_named():
+    running = owned("a", "PyTorchJob", "kubeflow.org/v1", node="n0")
+    other = owned("b", "PyTorchJob", "kubeflow.org/v1")
+    other["spec"]["schedulerName"] = "default-scheduler"
+    ended = owned("c", "PyTorchJob", "kubeflow.org/v1")
+    ended["status"] = {"phase": "Failed"}
+    static = owned("d", "Node", "v1")
+    assert absent(plan(node("n0"), QUEUE, running, other, ended, static)) == []
+
+
 def test_a_workload_gets_its_pods_whatever_its_owner():
     owned = job("a", 1)
     owner = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "model"}
     owned["metadata"]["ownerReferences"] = [{**owner, "uid": "model", "controller": True}]
     found = plan(node("n0"), QUEUE, owned)
     assert len(placed_on(found)) == 1
-    assert not rejected(found)
+    assert list(rejected(found)) == absent(found) == ["InferenceService default/model"]

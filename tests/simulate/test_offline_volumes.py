@@ -91,7 +91,7 @@ def test_the_claim_of_a_volume_has_what_its_controller_gives_it():
     }
     odd = [None, {"name": 1}, {"name": "x", "ephemeral": []}]
     asking["spec"]["volumes"] += [*odd, {"name": "y", "ephemeral": {"volumeClaimTemplate": {}}}]
-    found, _ = complete_objects([asking], 0.0)
+    found, *_ = complete_objects([asking], 0.0)
     claims = [key for key in found if key[:2] == VOLUME_CLAIM]
     assert claims == [ObjectKey(*VOLUME_CLAIM, "default", "a-scratch")]
     metadata, owner = found[claims[0]]["metadata"], asking["metadata"]["name"]
