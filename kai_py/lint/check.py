@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     pods.pod_claims,
     pods.container_claims,
     pods.extended_resources,
+    pods.amounts,
     queues.queue_keys,
     queues.queue_exists,
     queues.scheduler,

@@ -192,6 +192,36 @@ def test_names_follow_the_driver_of_the_class_in_the_file():
 @pytest.mark.parametrize(
     ("resources", "told"),
     [
+        ("{limits: {memory: 4GB}}", "limits.memory: '4GB' is not a quantity: write 4G or 4Gi"),
+        ("{requests: {memory: 4 gib}}", "requests.memory: '4 gib' is not a quantity: write 4Gi"),
+        ("{requests: {memory: 64kb}}", "'64kb' is not a quantity: write 64k or 64Ki"),
+        ("{limits: {cpu: 2 cores}}", "limits.cpu: '2 cores' is not a quantity"),
+        ("{requests: {cpu: -1}}", "requests.cpu: -1 is less than 0, the API rejects it"),
+        ("{limits: {memory: 4Gi}, requests: {memory: 8Gi}}", "'8Gi' is above the limit, '4Gi'"),
+        ("{limits: {cpu: 500m}, requests: {cpu: 1}}", "requests.cpu: 1 is above the limit, '500m'"),
+    ],
+)
+def test_amounts_that_the_api_rejects_are_told(resources, told):
+    [error] = errors(POD + indented(f"containers: [{{name: a, resources: {resources}}}]\n", 2))
+    assert told in error
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        "{limits: {memory: 4G, cpu: 1e3}, requests: {memory: 1Gi, cpu: 0.5}}",
+        "{limits: {cpu: null}, requests: {memory: 8Gi, ephemeral-storage: '1.5Ti'}}",
+        "{requests: {hugepages-2Mi: 2Mi}, limits: {hugepages-2Mi: 2Mi}}",
+    ],
+)
+def test_amounts_that_the_api_accepts_are_not_told(resources):
+    text = POD + indented(f"containers: [{{name: a, resources: {resources}}}]\n", 2)
+    assert errors(text) == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "told"),
+    [
         ("{limits: {nvidia.com/gpu: 0.5}}", "gpu: 0.5 is not whole, the API rejects it: a part"),
         ("{limits: {amd.com/gpu: 500m}}", "'500m' is not whole, the API rejects it"),
         ("{limits: {nvidia.com/gpu: two}}", "'two' is not a quantity"),

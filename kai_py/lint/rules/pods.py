@@ -1,5 +1,6 @@
 """Rules on pods: their claims, and the containers that use them."""
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -21,6 +22,8 @@ from kai_py.lint.rules.workloads import pod_specs
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _CONTAINERS = ("containers", "initContainers")
 GPU = "nvidia.com/gpu"
+_BYTES = re.compile("([0-9.]+) *([kmgtp])(i?)b?", re.IGNORECASE)
+"""An amount of bytes as people write it: 4GB, 4 Gi, 512mb."""
 
 
 def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
@@ -73,6 +76,45 @@ def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[F
                 resources_path = (*path, kind, index, "resources")
                 yield from _limits_missing(manifest, resources, resources_path)
                 yield from _device_amounts(manifest, resources, resources_path)
+
+
+def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+    """Requests and limits are quantities, and no request of the node's own is above its limit."""
+    del manifests
+    for path, spec in pod_specs(manifest):
+        for kind in _CONTAINERS:
+            for index, container in mappings_at(spec, kind):
+                resources = mapping_at(container, "resources")
+                limits = mapping_at(resources, "limits")
+                for side in ("limits", "requests"):
+                    for key, written in mapping_at(resources, side).items():
+                        problem = _amount_problem(key, written, limits.get(key))
+                        if problem and not (side == "limits" and _is_extended(key)):
+                            yield manifest.error(
+                                (*path, kind, index, "resources", side, key), problem
+                            )
+
+
+def _amount_problem(resource: str, written: object, limit: object) -> str:
+    if not isinstance(written, str | int | float):
+        return ""
+    amount, most = _amount(written), _amount(limit)
+    if amount is None:
+        return f"{written!r} is not a quantity{_advice(str(written))}"
+    if amount < 0:
+        return f"{written!r} is less than 0, the API rejects it"
+    if most is not None and amount > most and not _is_extended(resource):
+        return f"{written!r} is above the limit, {limit!r}"
+    return ""
+
+
+def _advice(written: str) -> str:
+    found = _BYTES.fullmatch(written)
+    if not found:
+        return ""
+    number, unit = found[1], found[2].upper()
+    binary, decimal = f"{number}{unit}i", f"{number}{'k' if unit == 'K' else unit}"
+    return f": write {binary}" if found[3] else f": write {decimal} or {binary}"
 
 
 def _limits_missing(
