@@ -99,9 +99,9 @@ def plan_objects(
     documents, rejected, absent = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
-    names = {configuration.scheduler_name, *configuration.scheduler_aliases}
+    names = (configuration.scheduler_name, *configuration.scheduler_aliases)
     owners = [*absent_owners(documents, absent, names)]
-    without_pods = [*workloads_without_pods(documents, cluster.planner, time)]
+    without_pods = [*workloads_without_pods(documents, cluster.planner, time, names)]
     queues = [*queue_problems(cluster.planner, time)]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []

@@ -12,7 +12,7 @@ their pods will be, and what keeps that gang from starting, such as a queue that
 Owners that pods name and that are not given: the gangs of these pods are guessed.
 """
 
-from collections.abc import Container, Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -35,6 +35,7 @@ from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
 
 CONTAINERS = "spec.template.spec.containers"
+SCHEDULER_FIELDS = ("schedulerName", "batchScheduler")
 SIZES = ("spec.replicas", "spec.parallelism")
 NO_CONTROLLER = "its controller creates its pods and is not run here: add the pods to these objects"
 ABSENT = (
@@ -114,12 +115,15 @@ def _waits(pod: Document, scheduler_names: Container[str]) -> bool:
 
 
 def workloads_without_pods(
-    documents: Mapping[ObjectKey, Document], planner: Planner, now: float
+    documents: Mapping[ObjectKey, Document],
+    planner: Planner,
+    now: float,
+    scheduler_names: Sequence[str],
 ) -> Iterator[RejectedObject]:
     """Problems of workloads that were never applied and own nothing.
 
     ``documents`` are completed: kinds whose controllers are played have their pods. ``now``: the
-    time of the first cycle.
+    time of the first cycle. ``scheduler_names``: those of this scheduler.
     """
     owners = {
         str(reference.get("uid"))
@@ -139,6 +143,8 @@ def workloads_without_pods(
         queues = build_queue_table(snapshot.queues, ())[0]
         for key, document in workloads:
             missing = _what_is_missing(key, document, planner, queues, snapshot.namespaces)
+            if missing.startswith(NO_CONTROLLER) and _names_another(document, scheduler_names):
+                missing = f"{missing}; only pods with schedulerName {scheduler_names[0]} count"
             yield RejectedObject(str(key), missing)
 
 
@@ -173,6 +179,21 @@ def _what_is_missing(
     # Its pods may name a queue where the workload names none.
     refused = gang.queue and queue_refuses(gang.queue, key.namespace, queues, namespaces)
     return f"{described}, but {refused.message.rstrip('.')}" if refused else described
+
+
+def _names_another(document: Document, scheduler_names: Sequence[str]) -> bool:
+    """Whether a workload has pod templates, and none of its fields names this scheduler."""
+    has_pods, left = False, [document.get("spec")]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            has_pods = has_pods or "containers" in value
+            if any(value.get(field) in scheduler_names for field in SCHEDULER_FIELDS):
+                return False
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return has_pods
 
 
 def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObject:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError
-from tests.simulate.manifests import QUEUE, node, pod
+from tests.simulate.manifests import QUEUE, job, node, pod
 
 WORLD = [node("n0"), QUEUE, pod("a"), pod("large", gpus=9)]
 
@@ -71,6 +71,15 @@ def test_what_other_node_pools_have_is_counted(tmp_path):
     for kind in ("Nodes", "Pods"):
         left_out = f"{kind} of other node pools (label kai.scheduler/node-pool) are left out: 1;"
         assert left_out in result.stderr
+
+
+def test_what_waits_for_other_schedulers_is_counted(tmp_path):
+    others, path = [pod("b"), pod("c", node="n0"), pod("d"), job("j", 2)], tmp_path / "others.yaml"
+    del others[0]["spec"]["schedulerName"], others[3]["spec"]["template"]["spec"]["schedulerName"]
+    others[1]["spec"]["schedulerName"] = others[2]["spec"]["schedulerName"] = "volcano"
+    path.write_text(yaml.safe_dump_all([*WORLD, *others]), encoding="utf-8")
+    left_out = "of other schedulers are left out: default-scheduler 2, volcano 1; only those with"
+    assert left_out in run(str(path)).stderr
 
 
 def test_the_configuration_decides_the_scheduler_name(tmp_path, world):

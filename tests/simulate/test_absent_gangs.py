@@ -74,6 +74,33 @@ def test_the_gang_of_its_pods_to_come_is_told(document, gang):
     assert gang in problem
 
 
+def with_scheduler(name):
+    template = {"spec": {**PODS, "schedulerName": name} if name else PODS}
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
+    return workload("kubeflow.org/v1", "PyTorchJob", spec)
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (with_scheduler(""), True),
+        (with_scheduler("volcano"), True),
+        (with_scheduler("kai-scheduler"), False),
+        (
+            workload(
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                {"batchScheduler": "kai-scheduler", "executor": {"template": {"spec": PODS}}},
+            ),
+            False,
+        ),
+    ],
+)
+def test_that_templates_name_no_scheduler_or_another_is_told(document, told):
+    (problem,) = problems(document).values()
+    assert ("only pods with schedulerName kai-scheduler count" in problem) == told
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind"),
     [
@@ -217,10 +244,10 @@ QUEUES = [
 )
 def test_a_queue_that_would_not_take_the_workload_is_told(queue, refused):
     labels = {"scheduling.kai.io/queue-name": queue} if queue else {}
-    spec = {"pytorchReplicaSpecs": replicas(Worker=3)}
-    train = workload("kubeflow.org/v1", "PyTorchJob", spec, labels=labels)
+    train = with_scheduler("kai-scheduler")
+    train["metadata"]["labels"] = labels
     (problem,) = problems(train, *QUEUES).values()
-    described = f"{MISSING}; its gang starts with 3 pods (worker 3)"
+    described = f"{MISSING}; its gang starts with 2 pods (worker 2)"
     assert problem.startswith(described + refused)
     assert refused or problem == described
 
