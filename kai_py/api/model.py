@@ -5,10 +5,22 @@ The CRDs are generated from the same models, so limits are part of the field typ
 a document may cost, and the API server needs them to bound the cost of CEL rules.
 """
 
+import ast
+import inspect
 import re
-from typing import Annotated
+import textwrap
+from itertools import pairwise
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
@@ -82,5 +94,35 @@ class ApiModel(BaseModel):
         frozen=True,
         alias_generator=_camel,
         populate_by_name=True,
-        use_attribute_docstrings=True,
+        defer_build=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler, /
+    ) -> JsonDict:
+        """The schema, with the docstrings of the fields as their descriptions.
+
+        Pydantic's ``use_attribute_docstrings`` would parse the sources whenever they are imported.
+        """
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for model in reversed(cls.__mro__):
+            if issubclass(model, ApiModel):
+                for name, text in _docstrings_of_fields(model).items():
+                    alias = cls.model_fields[name].alias or name
+                    if handler.resolve_ref_schema(properties[alias]).get("description") != text:
+                        properties[alias]["description"] = text
+        return schema
+
+
+def _docstrings_of_fields(model: type[ApiModel]) -> dict[str, str]:
+    """The docstrings of the fields that the class itself defines, by name."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for statement, following in pairwise(definition.body):
+        match statement, following:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                found[name] = inspect.cleandoc(text)
+    return found
