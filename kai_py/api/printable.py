@@ -5,18 +5,12 @@ a terminal would act on, or an eye would not see, is written out: control charac
 line and paragraph separators, bidirectional and other invisible formatting. Source: Unicode
 Standard Annex #9 and "Trojan Source" (CVE-2021-42574).
 
-Every output of the package passes here once: tables, sentences, screens, pages and log lines.
+Every output of the package passes here once: tables, sentences, screens, pages and log lines. This
+module imports little, as every command imports it.
 """
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from enum import Enum
-from typing import Any, TypeVar
-
-from msgspec import Struct, structs
-
-Value = TypeVar("Value")
 
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
@@ -43,35 +37,6 @@ def first_of(names: Sequence[str], most: int = MAX_NAMED) -> str:
 def printable_json(document: str) -> str:
     """A JSON document that says the same; line breaks between its parts stay."""
     return "\n".join(UNPRINTABLE.sub(_escape_json, line) for line in document.split("\n"))
-
-
-def printable_parts(value: Value) -> Value:
-    """``value`` with every text in it made printable: in records, tuples, lists, mappings."""
-    made: Value = _parts(value)
-    return made
-
-
-def _parts(value: Any) -> Any:
-    made = value
-    match value:
-        case Enum():
-            pass
-        case str():
-            made = printable(value)
-        case tuple() if hasattr(value, "_fields"):
-            made = type(value)(*map(_parts, value))
-        case tuple() | list():
-            made = type(value)(map(_parts, value))
-        case dict():
-            made = {_parts(key): _parts(each) for key, each in value.items()}
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [each.name for each in dataclasses.fields(value) if each.init]
-            parts = {name: _parts(getattr(value, name)) for name in names}
-            made = dataclasses.replace(value, **parts)
-        case Struct():
-            parts = {name: _parts(getattr(value, name)) for name in type(value).__struct_fields__}
-            made = structs.replace(value, **parts)
-    return made
 
 
 def _escape(match: re.Match[str]) -> str:

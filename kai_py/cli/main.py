@@ -9,7 +9,6 @@ Exit codes are those of ``kai_py.cli.errors.ExitCode``.
 import errno
 import gc
 import importlib
-import importlib.metadata
 import io
 import os
 import signal
@@ -24,6 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+from kai_py import __version__
 from kai_py.api.printable import printable
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.sentences import say_sentence
@@ -180,7 +180,7 @@ def options(
 ) -> None:
     """Schedule gangs of GPU work on Kubernetes: fair-share queues, DRA, preemption."""
     if version:
-        typer.echo(f"kai-py {importlib.metadata.version('kai-py')}")
+        typer.echo(f"kai-py {__version__}")
         raise typer.Exit
     del debug
 

@@ -1,7 +1,5 @@
 """What others wrote reaches no terminal and no log as it is."""
 
-import dataclasses
-import enum
 import json
 import sys
 import unicodedata
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.printable import first_of, printable, printable_json, printable_parts
+from kai_py.api.printable import first_of, printable, printable_json
 
 ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f"
 
@@ -40,30 +38,6 @@ def test_a_json_document_says_the_same(value):
     text = printable_json(json.dumps(value, ensure_ascii=False, indent=1))
     assert json.loads(text) == value
     assert not dangerous(text.replace("\n", ""))
-
-
-class Mark(enum.Enum):
-    ONE = ATTACK
-
-
-@dataclasses.dataclass(frozen=True)
-class Inner:
-    names: tuple[str, ...]
-    mark: Mark = Mark.ONE
-
-
-@dataclasses.dataclass(frozen=True)
-class Outer:
-    inner: Inner
-    by_name: dict[str, list[str]]
-    count: int = 1
-
-
-def test_parts_of_records_are_shown_as_text():
-    made = printable_parts(Outer(Inner((ATTACK, "plain")), {ATTACK: [ATTACK]}))
-    shown = printable(ATTACK)
-    assert made == Outer(Inner((shown, "plain")), {shown: [shown]})
-    assert shown.startswith("\\x1b]0;pwned\\x07\\x1b[2J\\nERROR forged\\x9b1m\\u202e")
 
 
 def test_of_a_long_list_the_first_names_are_shown():

@@ -1,4 +1,4 @@
-import importlib
+import importlib.metadata
 import os
 import runpy
 import shlex
@@ -81,7 +81,7 @@ def test_every_command_that_answers_does_so_as_table_or_document(command):
 
 
 def test_version_and_unknown_command_in_a_process():
-    assert run("--version").stdout.startswith("kai-py ")
+    assert run("--version").stdout == f"kai-py {importlib.metadata.version('kai-py')}\n"
     wrong = run("crd")
     assert wrong.returncode == ExitCode.USAGE
     assert "Did you mean 'crds'?" in wrong.stderr

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from kai_py.api.printable import printable_parts
+from kai_py.observe.live.printable_parts import printable_parts
 
 MERGE_SECONDS = 3.0
 MAX_LINES = 200
