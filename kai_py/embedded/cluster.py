@@ -1,36 +1,19 @@
-"""One embedded cluster: store, server, controllers, kubelet, HTTP front, wired together.
+"""The embedded cluster over HTTP, in real time.
 
-async with EmbeddedCluster() as cluster:          # real time, over HTTP
+async with EmbeddedCluster() as cluster:
     cluster.url, cluster.create({...}), cluster.write_kubeconfig(path)
-
-cluster = EmbeddedCluster(clock=SimulatedClock())  # simulated time, in process
-cluster.start(); cluster.create({...}); cluster.clock.advance(60)
 """
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
 import yaml
 
-from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.clock import Clock, RealClock
-from kai_py.embedded.controllers import standard_controllers
-from kai_py.embedded.controllers.runtime import Runtime
-from kai_py.embedded.crds import CustomResources
-from kai_py.embedded.documents import Identity, Json
 from kai_py.embedded.faults import Faults
 from kai_py.embedded.http import HttpFront
-from kai_py.embedded.kubelet import Kubelet, PodTiming
-from kai_py.embedded.resources import NAMESPACES, PRIORITY_CLASSES, Registry
-from kai_py.embedded.store import Store
+from kai_py.embedded.in_process import InProcessCluster
 
 CONTEXT = "kai-py-embedded"
-DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-SYSTEM_PRIORITIES = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 
 
 def kubeconfig(url: str) -> str:
@@ -48,64 +31,20 @@ def kubeconfig(url: str) -> str:
     return text
 
 
-class EmbeddedCluster:
-    """A cluster in this process.
+class EmbeddedCluster(InProcessCluster):
+    """A cluster in this process that is served over HTTP within ``async with``."""
 
-    `seed` determines uids and generated names. `controllers` and `kubelet` may be switched off, for
-    tests that play these parts themselves. `timing` is how fast pods start and stop.
-    """
-
-    def __init__(
-        self,
-        *,
-        clock: Clock | None = None,
-        seed: int = 0,
-        controllers: bool = True,
-        kubelet: bool = True,
-        timing: PodTiming | None = None,
-    ) -> None:
-        self.clock: Clock = clock or RealClock()
-        self.store = Store()
-        self.registry = Registry()
-        self.api = ApiServer(
-            store=self.store,
-            clock=self.clock,
-            identity=Identity(seed),
-            registry=self.registry,
-        )
-        self.custom_resources = CustomResources(self.api)
-        self.runtime = Runtime(self.api)
-        self.front = HttpFront(self.api)
-        if controllers:
-            for controller in standard_controllers():
-                self.runtime.add(controller)
-        self.kubelet = Kubelet(timing)
-        if kubelet:
-            self.runtime.add(self.kubelet.controller())
-        self._started = False
+    front: HttpFront
 
     async def __aenter__(self) -> Self:
         self.start()
+        self.front = HttpFront(self.api)
         await self.front.start()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         self.stop()
         await self.front.stop()
-
-    def start(self) -> None:
-        """Create the objects that every cluster has; with a real clock inside a running loop."""
-        if self._started:
-            return
-        self._started = True
-        for name in DEFAULT_NAMESPACES:
-            self.api.create(NAMESPACES, {"metadata": {"name": name}})
-        for name, value in SYSTEM_PRIORITIES.items():
-            self.api.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
-
-    def stop(self) -> None:
-        """Stop controllers and kubelet; the objects stay readable."""
-        self.runtime.stop()
 
     @property
     def url(self) -> str:
@@ -116,16 +55,6 @@ class EmbeddedCluster:
     def faults(self) -> Faults:
         """The faults injected into requests over HTTP."""
         return self.front.faults
-
-    def create(self, document: Json) -> Json:
-        """Create one object from a complete document; the namespace defaults to `default`."""
-        resource = self.registry.of_kind(document["apiVersion"], document["kind"])
-        namespace = document["metadata"].get("namespace") or "default"
-        return self.api.create(resource, document, namespace if resource.namespaced else "")
-
-    def create_all(self, documents: Iterable[Json]) -> Sequence[Json]:
-        """Create objects in the given order."""
-        return [self.create(document) for document in documents]
 
     def kubeconfig(self) -> str:
         """The text of a kubeconfig for this cluster."""

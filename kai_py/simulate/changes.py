@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.errors import RequestError
+from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.node_groups import group_node
@@ -221,7 +221,7 @@ def _is_of(slice_: Document, node: str) -> bool:
     return isinstance(spec, dict) and spec.get("nodeName") == node
 
 
-def _free_names(embedded: EmbeddedCluster, like: str, count: int) -> Iterator[str]:
+def _free_names(embedded: InProcessCluster, like: str, count: int) -> Iterator[str]:
     number = 0
     while count:
         number += 1

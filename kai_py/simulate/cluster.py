@@ -18,9 +18,9 @@ from kai_py.api.crd import crds
 from kai_py.api.numbers import shortened
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.documents import is_finished
 from kai_py.embedded.event_log import Change, ChangeType
+from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import ServedResource
 from kai_py.grouping.owner_chain import GroupKind
@@ -74,7 +74,7 @@ class SimulatedCluster:
         cluster whose objects are loaded.
         """
         self.clock = SimulatedClock(start)
-        self.embedded = EmbeddedCluster(clock=self.clock, timing=timing, seed=seed)
+        self.embedded = InProcessCluster(clock=self.clock, timing=timing, seed=seed)
         self.planner = Planner(configuration)
         self.node_groups = {each.name: each for each in configuration.autoscaling.node_groups}
         self._collections = {

@@ -24,9 +24,9 @@ from typing import Any
 
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.controllers.claims import claim_from_template, volume_claims
 from kai_py.embedded.documents import is_finished
+from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.simulate.horizontal_scaling import bound_replicas
@@ -72,7 +72,7 @@ def complete_objects(
     absent = _add_owners(found)
     bound_replicas(found, [key for key, _ in _never_applied(found)])
     workloads, clock = _never_applied(found), SimulatedClock(now)
-    cluster = EmbeddedCluster(clock=clock, kubelet=False)
+    cluster = InProcessCluster(clock=clock, kubelet=False)
     cluster.start()
     create_surroundings(cluster, found, {key.namespace for key, _ in workloads})
     made = {key_of(each): each for each in pods_of_manifests(workloads, cluster, clock, rejected)}

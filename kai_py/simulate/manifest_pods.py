@@ -8,8 +8,8 @@ from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.record import Record
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.errors import RequestError
+from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, with_limits
 from kai_py.embedded.resources import (
     DEPLOYMENTS,
@@ -41,7 +41,7 @@ MAX_PODS = 100_000
 
 def pods_of_manifests(
     workloads: Sequence[tuple[ObjectKey, Document]],
-    cluster: EmbeddedCluster,
+    cluster: InProcessCluster,
     clock: SimulatedClock,
     rejected: list[RejectedObject],
 ) -> Iterator[Document]:
@@ -85,7 +85,7 @@ _check = record_decoder(_Workload)
 class _Made:
     """Workloads on an embedded cluster, and what its controllers made for them."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def __init__(self, cluster: InProcessCluster) -> None:
         self._cluster = cluster
         self._uids: dict[str, str] = {}
         self._created: dict[str, tuple[ObjectKey, Document]] = {}

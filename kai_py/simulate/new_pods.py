@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Mapping
 
 from kai_py.dialects.kai.priority import CLASS_VALUES
-from kai_py.embedded.cluster import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, EmbeddedCluster
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import FieldError, RequestError, invalid
+from kai_py.embedded.in_process import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, InProcessCluster
 from kai_py.embedded.kinds.pod_admission import (
     follow_runtime_class,
     set_default_amounts,
@@ -30,7 +30,7 @@ _COMPLETING = {
 
 
 def create_surroundings(
-    cluster: EmbeddedCluster, found: Mapping[ObjectKey, Document], namespaces: set[str]
+    cluster: InProcessCluster, found: Mapping[ObjectKey, Document], namespaces: set[str]
 ) -> None:
     """Create what completes new pods in ``namespaces``.
 

@@ -7,7 +7,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_duration
-from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.embedded.resources import PODS
 from kai_py.grouping.annotations import (
@@ -129,7 +129,7 @@ def _pod_spec(job: ScenarioJob) -> Manifest:
     return spec
 
 
-def set_run_seconds(cluster: EmbeddedCluster, pod: PodRef, seconds: float) -> None:
+def set_run_seconds(cluster: InProcessCluster, pod: PodRef, seconds: float) -> None:
     """Let a pod that has not begun to run end after ``seconds``."""
 
     def shortened(present: Manifest) -> Manifest:
