@@ -5,10 +5,10 @@ from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.gpus.reservations import GpuDelivery
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration, GpuIsolation, GpuSharingConfig
-from kai_py.watch.client import Client, separate_client
+from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector
 from kai_py.watch.elector_thread import ElectorThread
-from kai_py.watch.transport import HttpTransport
+from kai_py.watch.http_transport import HttpTransport, separate_client
 
 
 def commit_settings(configuration: Configuration) -> CommitSettings:

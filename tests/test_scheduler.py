@@ -19,8 +19,8 @@ from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
 from kai_py.process_settings import commit_settings
 from kai_py.scheduler import Scheduler
-from kai_py.watch.client import connect
 from kai_py.watch.credentials import Anonymous
+from kai_py.watch.http_transport import connect
 from tests.support.dying import run_until_killed
 from tests.support.patience import patience
 

@@ -22,8 +22,8 @@ from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import peak_resident_mb
 from kai_py.config import Configuration
 from kai_py.planner import Planner
-from kai_py.watch.client import connect
 from kai_py.watch.credentials import find_credentials
+from kai_py.watch.http_transport import connect
 from kai_py.watch.kinds import PODS as KIND_OF_PODS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Kind

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kai_py.api.choices import Profile
-from kai_py.cli.connection import configuration_from, with_options
+from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.errors import CommandError
 from kai_py.cli.options import takes_groups
 from kai_py.deploy.chart import chart

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kai_py.api.records.core import PodSpec
-from kai_py.cli.connection import ConfigFile, configuration_from
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups

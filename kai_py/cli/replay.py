@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from kai_py.api.printable import printable
-from kai_py.cli.connection import ConfigFile, configuration_from
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import text_of
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive

@@ -19,7 +19,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from kai_py.api.printable import printable_json
 from kai_py.api.serving import LogFormat
-from kai_py.cli.connection import ClusterOptions, address_of, cluster_client, with_options
+from kai_py.cli.configuration import with_options
+from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration
@@ -35,8 +36,8 @@ from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import with_advisor
 from kai_py.watch.client import Client
+from kai_py.watch.http_transport import HttpTransport
 from kai_py.watch.outages import Outages
-from kai_py.watch.transport import HttpTransport
 
 log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16

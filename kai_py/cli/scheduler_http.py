@@ -26,7 +26,8 @@ from kai_py.cli.input_files import text_of
 from kai_py.cli.naming import context_namespace
 from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
 from kai_py.watch.errors import ApiError, NotFound, StatusError
-from kai_py.watch.transport import ApiCall, HttpTransport
+from kai_py.watch.http_transport import HttpTransport
+from kai_py.watch.transport import ApiCall
 from kai_py.watch.wire import LineSplitter
 
 DEFAULT_URL = "http://127.0.0.1:8080"

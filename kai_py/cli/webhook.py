@@ -9,7 +9,8 @@ import typer
 from kai_py.admission.certificate import CertificateError
 from kai_py.admission.server import serve
 from kai_py.api.serving import LogFormat
-from kai_py.cli.connection import ClusterOptions, address_of, cluster_client, with_options
+from kai_py.cli.configuration import with_options
+from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration

@@ -35,8 +35,9 @@ from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import with_advisor
-from kai_py.watch.client import Client, connect
+from kai_py.watch.client import Client
 from kai_py.watch.credentials import Anonymous
+from kai_py.watch.http_transport import connect
 from kai_py.watch.kinds import PODS
 
 RACKS = 2

@@ -10,19 +10,17 @@ All errors are ``kai_py.watch.errors.ApiError``; see there for the hierarchy.
 import asyncio
 import enum
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
 import msgspec
 
-from kai_py.watch.credentials import Credentials
 from kai_py.watch.errors import Malformed
 from kai_py.watch.machine import Machine
 from kai_py.watch.own_writes import OwnWrites
 from kai_py.watch.resource import Decode, Resource, T
-from kai_py.watch.transport import JSON, ApiCall, CallObserver, HttpTransport, Transport
+from kai_py.watch.transport import JSON, ApiCall, Transport
 from kai_py.watch.wire import ListPage, decode_kind, decode_nested, decode_page
 
 Body = Mapping[str, Any]
@@ -43,30 +41,6 @@ class Listing(Generic[T]):
 
     items: tuple[T, ...]
     resource_version: str
-
-
-@asynccontextmanager
-async def connect(
-    credentials: Credentials,
-    *,
-    timeout_seconds: float = 30.0,
-    connections: int = 32,
-    on_call: CallObserver | None = None,
-) -> AsyncIterator["Client"]:
-    """Open a client that makes at most ``connections`` calls at a time."""
-    observer = on_call or (lambda _verb, _kind, _code, _seconds: None)
-    transport = HttpTransport(
-        credentials, timeout_seconds=timeout_seconds, connections=connections, on_call=observer
-    )
-    async with transport:
-        yield Client(transport)
-
-
-@asynccontextmanager
-async def separate_client(client: "Client", transport: HttpTransport) -> AsyncIterator["Client"]:
-    """A client of the same server with connections of its own, for another event loop."""
-    async with transport.separate(connections=2) as other:
-        yield Client(other, client.machine)
 
 
 class Client:

@@ -1,8 +1,8 @@
 import pytest
 
 from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.watch.client import connect
 from kai_py.watch.credentials import Anonymous
+from kai_py.watch.http_transport import connect
 
 
 @pytest.fixture

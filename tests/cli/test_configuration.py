@@ -2,7 +2,7 @@ import pytest
 
 from kai_py.api.serving import LogFormat
 from kai_py.cli import main
-from kai_py.cli.connection import with_options
+from kai_py.cli.configuration import with_options
 from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, parse_configuration
 

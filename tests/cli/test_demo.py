@@ -20,8 +20,8 @@ from kai_py.cli import demo, main
 from kai_py.demo import driver
 from kai_py.demo.script import Script, script_for
 from kai_py.demo.workloads import DemoWorkload, job_manifest
-from kai_py.watch.client import connect
 from kai_py.watch.credentials import Kubeconfig
+from kai_py.watch.http_transport import connect
 from kai_py.watch.kinds import JOBS, PODS, QUEUES
 from tests.support.cluster.eventually import eventually
 from tests.support.patience import patience

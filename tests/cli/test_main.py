@@ -48,6 +48,17 @@ def test_help_lists_every_command_without_importing_any():
         assert (command.help in result.stdout) is not command.hidden
 
 
+def test_commands_about_files_start_without_an_http_client():
+    about_files = {"crds", "install", "lint", "plan", "replay", "simulate"}
+    modules = [each.module for each in main.COMMANDS if each.name in about_files]
+    code = f"import sys\nfor name in {modules}: __import__(name)\nprint('aiohttp' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert len(modules) == len(about_files)
+    assert result.stdout == "False\n"
+
+
 @pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: command.name)
 def test_every_command_in_the_table_loads(command):
     result = CliRunner().invoke(main.app, [command.name, "--help"], obj=main.Invocation())

@@ -9,9 +9,9 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
 from kai_py.watch.collection import Collection
 from kai_py.watch.credentials import Anonymous
+from kai_py.watch.http_transport import HttpTransport
 from kai_py.watch.reflector import Reflector
 from kai_py.watch.resource import define_kind, key_of
-from kai_py.watch.transport import HttpTransport
 from tests.watch import virtual_time
 from tests.watch.collection_server import CollectionServer, MemoryTransport, http_handler, serve
 

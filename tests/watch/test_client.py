@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kai_py import __version__
 from kai_py.watch import kinds
-from kai_py.watch.client import PatchType, connect
+from kai_py.watch.client import PatchType
 from kai_py.watch.credentials import Anonymous, ServerAccess
 from kai_py.watch.errors import (
     Conflict,
@@ -19,6 +19,7 @@ from kai_py.watch.errors import (
     Unauthorized,
     Unreachable,
 )
+from kai_py.watch.http_transport import connect
 from kai_py.watch.transport import ApiCall
 from tests.watch.collection_server import failure, serve, status_response
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from kai_py.watch import connections
-from kai_py.watch.client import connect
 from kai_py.watch.connections import (
     CannotConnectError,
     ConnectionClosedError,
@@ -19,6 +18,7 @@ from kai_py.watch.connections import (
 from kai_py.watch.credentials import Anonymous, ServerAccess
 from kai_py.watch.errors import CredentialsError, InvalidName, TimedOut, Unreachable
 from kai_py.watch.http_answer import AnswerError
+from kai_py.watch.http_transport import connect
 from kai_py.watch.transport import ApiCall
 from tests.support.patience import patience
 

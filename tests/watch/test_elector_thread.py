@@ -8,10 +8,10 @@ import pytest
 
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
-from kai_py.watch.client import connect, separate_client
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.elector import LEASES, Election, LeadershipLostError
 from kai_py.watch.elector_thread import ElectorThread
+from kai_py.watch.http_transport import connect, separate_client
 from tests.support.cluster.eventually import eventually
 from tests.support.patience import patience
 

@@ -8,9 +8,9 @@ from kai_py.watch import reflector
 from kai_py.watch.collection import Collection
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.errors import NotFound
+from kai_py.watch.http_transport import HttpTransport
 from kai_py.watch.kinds import owner_kind
 from kai_py.watch.reflector import Reflector
-from kai_py.watch.transport import HttpTransport
 from tests.watch import scenarios, virtual_time
 from tests.watch.collection_server import failure, serve, status_response
 from tests.watch.staging import in_memory, over_http, play

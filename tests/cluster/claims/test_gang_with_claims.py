@@ -11,8 +11,9 @@ from prometheus_client import CollectorRegistry
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.observe.metrics import Metrics
 from kai_py.scheduler import Scheduler
-from kai_py.watch.client import Client, connect
+from kai_py.watch.client import Client
 from kai_py.watch.credentials import Kubeconfig
+from kai_py.watch.http_transport import connect
 from tests.cluster.fake_kubelet.nodes import gpu_nodes
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
