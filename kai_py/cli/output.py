@@ -27,8 +27,6 @@ import msgspec
 import typer
 import yaml
 from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import Progress
 
 from kai_py.api.printable import UNPRINTABLE, printable, printable_json
 from kai_py.api.problems import nearest_path
@@ -205,6 +203,12 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
 
     Without a ``total`` the bar only moves. It is removed at the end of the block.
     """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - takes long to import, and pipes have no bar
+    from rich.progress import Progress  # noqa: PLC0415
+
     console = Console(file=sys.stderr)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(what, total=total)
