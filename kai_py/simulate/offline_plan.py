@@ -100,7 +100,7 @@ def plan_objects(
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
     names = (configuration.scheduler_name, *configuration.scheduler_aliases)
-    owners = [*absent_owners(documents, absent, names)]
+    owners = [*absent_owners(documents, absent, cluster.planner, time)]
     without_pods = [*workloads_without_pods(documents, cluster.planner, time, names)]
     queues = [*queue_problems(cluster.planner, time)]
     placements: list[PlannedPod] = []

@@ -12,12 +12,11 @@ their pods will be, and what keeps that gang from starting, such as a queue that
 Owners that pods name and that are not given: the gangs of these pods are guessed.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
 from kai_py.api.records.unstructured import values_at
-from kai_py.embedded.documents import is_finished
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
@@ -28,11 +27,12 @@ from kai_py.simulate.complete_objects import owner_keys, was_never_applied
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
+from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queue_access import NamespaceLabels
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
 from kai_py.watch.discovery import METADATA
-from kai_py.watch.kinds import WATCHED_BY_NAME
+from kai_py.watch.kinds import KAI_POD_GROUPS, NATIVE_GROUPS, WATCHED_BY_NAME
 
 CONTAINERS = "spec.template.spec.containers"
 SCHEDULER_FIELDS = ("schedulerName", "batchScheduler")
@@ -43,6 +43,8 @@ ABSENT = (
     "may name their queue"
 )
 NODE = GroupKind("", "Node")
+POD_GROUPS = frozenset((KAI_POD_GROUPS.name, NATIVE_GROUPS.name))
+"""Kinds by which pods name their gang, whatever owns them."""
 NO_PODS = (GroupKind("", "Pod"), NODE)
 """Kinds with a rule of grouping that are no workloads."""
 
@@ -84,19 +86,20 @@ def queue_problems(planner: Planner, now: float) -> Iterator[RejectedObject]:
 
 
 def absent_owners(
-    documents: Mapping[ObjectKey, Document],
-    absent: Set[ObjectKey],
-    scheduler_names: Container[str],
+    documents: Mapping[ObjectKey, Document], absent: Set[ObjectKey], planner: Planner, now: float
 ) -> Iterator[RejectedObject]:
-    """The owners among ``absent`` of pods that wait for this scheduler.
+    """The owners among ``absent`` of pods that wait and that are in no PodGroup.
 
-    ``documents`` are completed, so they have these owners, too.
+    ``documents`` are completed, so they have these owners, too. ``now``: of the first cycle.
     """
-    seen: set[ObjectKey] = set()
+    if not absent:
+        return
+    snapshot, seen = planner.freeze(now), set[ObjectKey]()
     waiting = [
-        key
-        for key, document in documents.items()
-        if key[:2] == ("", "Pod") and _waits(document, scheduler_names)
+        ObjectKey("", "Pod", member.pod.namespace, member.pod.name)
+        for gang in map(snapshot.gangs.__getitem__, snapshot.pending)
+        for member in gang.members
+        if member.state is PodState.PENDING and gang.owner.kind not in POD_GROUPS
     ]
     while waiting:
         key = waiting.pop()
@@ -105,13 +108,6 @@ def absent_owners(
                 seen.add(owner)
                 waiting.append(owner)
     yield from (RejectedObject(str(key), ABSENT) for key in seen & absent if key[:2] != NODE)
-
-
-def _waits(pod: Document, scheduler_names: Container[str]) -> bool:
-    spec = pod.get("spec")
-    if not isinstance(spec, dict) or spec.get("nodeName") or is_finished(pod):
-        return False
-    return str(spec.get("schedulerName")) in scheduler_names
 
 
 def workloads_without_pods(

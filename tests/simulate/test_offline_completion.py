@@ -348,6 +348,20 @@ def test_owners_of_waiting_pods_that_are_not_given_are_named():
     assert absent(plan(node("n0"), QUEUE, waiting, given)) == ["AppWrapper default/above"]
 
 
+def test_owners_of_pods_in_a_pod_group_are_not_named():
+    waiting = owned("a", "PyTorchJob", "kubeflow.org/v1")
+    waiting["metadata"]["annotations"] = {"pod-group-name": "g"}
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"queue": QUEUE["metadata"]["name"], "minMember": 1},
+    }
+    found = plan(node("n0"), QUEUE, waiting, group)
+    assert absent(found) == []
+    assert [each["pod"] for each in found["placements"]] == ["default/a"]
+
+
 def test_owners_that_decide_nothing_are_not_named():
     running = owned("a", "PyTorchJob", "kubeflow.org/v1", node="n0")
     other = owned("b", "PyTorchJob", "kubeflow.org/v1")
