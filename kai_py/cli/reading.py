@@ -25,6 +25,7 @@ from kai_py.observe.health import unsynced_kinds
 from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
+from kai_py.simulate.cluster import add_uid
 from kai_py.simulate.objects import (
     Document,
     ObjectsError,
@@ -195,9 +196,12 @@ def cluster_objects(saved: Path | None, cluster: ClusterOptions) -> Sequence[Doc
     if saved is None:
         return asyncio.run(read_now(cluster.kubeconfig, cluster.context))
     try:
-        return load_objects(saved)
+        documents = load_objects(saved)
     except ObjectsError as error:
         raise CommandError(str(error)) from None
+    for document in documents:
+        add_uid(document)
+    return documents
 
 
 async def read_now(kubeconfig: str, context: str) -> list[Document]:

@@ -255,6 +255,13 @@ def _key(document: Document) -> tuple[str, str]:
     return document["metadata"].get("namespace", ""), document["metadata"]["name"]
 
 
+def add_uid(document: Document) -> None:
+    """Give an object that was never applied a uid."""
+    meta = document["metadata"]
+    identity = (document["kind"], meta.get("namespace") or "", meta["name"])
+    meta.setdefault("uid", "/".join(identity))
+
+
 def completed(document: Document, resource: ServedResource | None) -> Document:
     """``document`` as an API server would return it; raises if it is no object.
 
@@ -267,8 +274,7 @@ def completed(document: Document, resource: ServedResource | None) -> Document:
     meta = complete["metadata"]
     if not (complete["apiVersion"] and complete["kind"] and meta["name"]):
         raise ValueError("it has no apiVersion, kind or name")
-    identity = (complete["kind"], meta.get("namespace", ""), meta["name"])
-    meta.setdefault("uid", "/".join(identity))
+    add_uid(complete)
     owners = meta.get("ownerReferences") or ()
     meta["ownerReferences"] = [each for each in owners if each.keys() >= REFERENCE_FIELDS]
     if resource is None or resource.custom:

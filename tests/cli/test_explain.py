@@ -20,6 +20,7 @@ from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch
 from kai_py.simulate.objects import write_objects
 from tests.observe.views import view_of
+from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_situations import staged
 from tests.support.mixtures import MIXTURES
@@ -102,6 +103,16 @@ def test_what_else_a_queue_rations_is_told(tmp_path):
     assert rows[-1][-2:] == ["GB", "memory"]
     [answer] = json.loads(explain(*asked, "-o", "json").output)
     assert [level["unit"] for level in answer["limited_resources"]] == ["CPU cores", "GB memory"]
+
+
+def test_pods_that_were_never_applied_are_explained_too(tmp_path, caplog):
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    tainted = manifests.node("n0", **ready)
+    tainted["spec"] = {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}
+    path, documents = tmp_path / "list.json", [tainted, manifests.QUEUE, manifests.pod("a", gpus=0)]
+    path.write_text(json.dumps({"kind": "List", "items": documents}), encoding="utf-8")
+    assert "tolerate" in explain("pod", "default/a", "--from", str(path)).output
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
