@@ -87,6 +87,8 @@ _FLOAT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
 
 
+TEMPLATE = " (a template? render it first)"
+"""``{{ .Values.x }}`` is a mapping whose key is a mapping, which no API server takes."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -107,7 +109,7 @@ def read_documents(text: str) -> list[Document]:
                 documents.append(_Builder(loader).document(node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        template = " (a template? render it first)" if "{{" in text else ""
+        template = TEMPLATE if "{{" in text else ""
         line = mark.line + 1 if mark else 1
         raise ManifestError(line, f"{error.problem}{template}") from None
     except ManifestError:
@@ -198,8 +200,10 @@ class _Builder:
         written: set[str] = set()
         self._merge(node)
         for key_node, value_node in node.value:
-            key = str(self._scalar(key_node))
             line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ManifestError(line, f"a key is no text{TEMPLATE}")
+            key = str(self._scalar(key_node))
             if id(key_node) in own:  # one that stands for a merged key replaces it by intent
                 if key in written:
                     self._repeated.append((line, key))

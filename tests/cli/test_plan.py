@@ -109,6 +109,7 @@ def test_a_directory_without_objects_is_named(tmp_path):
     ("text", "problem"),
     [
         ("kind: Pod\nmetadata:\n  {{- if .Values.x }}\n  name: a\n", "(a template? render it"),
+        ("kind: Pod\nmetadata: {name: {{ .Values.x }}}\n", "a key is no text (a template? render"),
         (
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a]\n",
             "Kustomization is read by kustomize alone: give what kubectl kustomize prints",
