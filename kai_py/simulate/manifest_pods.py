@@ -103,8 +103,10 @@ class _Made:
         meta = {k: v for k, v in document["metadata"].items() if k not in left_out}
         template = _with_limits(document["spec"]["template"])
         manifest = with_spec(document, {**UNTIL_PODS_END.get(key.kind, {}), "template": template})
-        if document["spec"].get("managedBy") == JOB_CONTROLLER:
-            manifest = with_spec(manifest, {"managedBy": None})
+        manager = document["spec"].get("managedBy")
+        if key.kind == JOBS.kind and manager and manager != JOB_CONTROLLER:
+            return f"spec.managedBy is {manager}, which is not run here: add the pods"
+        manifest = with_spec(manifest, {"managedBy": None} if manager else {})
         try:
             uid = self._cluster.create({**manifest, "metadata": meta})["metadata"]["uid"]
         except RequestError as error:

@@ -36,6 +36,7 @@ from kai_py.watch.kinds import KAI_POD_GROUPS, NATIVE_GROUPS, WATCHED_BY_NAME
 
 CONTAINERS = "spec.template.spec.containers"
 SCHEDULER_FIELDS = ("schedulerName", "batchScheduler")
+SUSPENSIONS = ("spec.suspend", "spec.runPolicy.suspend")
 SIZES = ("spec.replicas", "spec.parallelism")
 NO_CONTROLLER = "its controller creates its pods and is not run here: add the pods to these objects"
 ABSENT = (
@@ -158,7 +159,7 @@ def _what_is_missing(
     queues: QueueTable,
     namespaces: NamespaceLabels,
 ) -> str:
-    if True in values_at(document, "spec.suspend"):
+    if any(True in values_at(document, path) for path in SUSPENSIONS):
         return "it is suspended, so that it has no pods"
     kind = GroupKind(key.group, key.kind)
     try:

@@ -261,3 +261,14 @@ def test_what_has_or_needs_no_pods_is_not_named():
     job = workload("batch/v1", "Job", {"suspend": True, "template": {"spec": PODS}})
     job["spec"]["template"]["spec"] = PODS | {"restartPolicy": "Never"}
     assert problems(job) == {"Job default/train": SUSPENDED}
+    spec = {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": replicas(Worker=3)}
+    train = workload("kubeflow.org/v1", "PyTorchJob", spec)
+    assert problems(train) == {"PyTorchJob default/train": SUSPENDED}
+
+
+def test_jobs_that_another_controller_manages_are_named():
+    spec = {"managedBy": "kueue.x-k8s.io/multikueue", "template": {"spec": PODS}}
+    job = workload("batch/v1", "Job", spec)
+    job["spec"]["template"]["spec"] = PODS | {"restartPolicy": "Never"}
+    managed = "spec.managedBy is kueue.x-k8s.io/multikueue, which is not run here: add the pods"
+    assert problems(job) == {"Job default/train": managed}
