@@ -40,8 +40,8 @@ SUSPENSIONS = ("spec.suspend", "spec.runPolicy.suspend")
 SIZES = ("spec.replicas", "spec.parallelism")
 NO_CONTROLLER = "its controller creates its pods and is not run here: add the pods to these objects"
 ABSENT = (
-    "owns pods that wait and is not among these objects: add it, as it decides their gang and "
-    "may name their queue"
+    "owns pods that wait and is not among these objects: add it, as it may decide their gang and "
+    "queue"
 )
 NODE = GroupKind("", "Node")
 POD_GROUPS = frozenset((KAI_POD_GROUPS.name, NATIVE_GROUPS.name))
@@ -179,18 +179,20 @@ def _what_is_missing(
 
 
 def _names_another(document: Document, scheduler_names: Sequence[str]) -> bool:
-    """Whether a workload has pod templates, and none of its fields names this scheduler."""
-    has_pods, left = False, [document.get("spec")]
+    """Whether a pod template of a workload does not name this scheduler, nor a field for all."""
+    others, left = False, [document.get("spec")]
     while left:
         value = left.pop()
         if isinstance(value, dict):
-            has_pods = has_pods or "containers" in value
-            if any(value.get(field) in scheduler_names for field in SCHEDULER_FIELDS):
+            is_ours = any(value.get(field) in scheduler_names for field in SCHEDULER_FIELDS)
+            is_template = "containers" in value
+            if is_ours and not is_template:
                 return False
+            others = others or (is_template and not is_ours)
             left += value.values()
         elif isinstance(value, list):
             left += value
-    return has_pods
+    return others
 
 
 def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObject:

@@ -74,9 +74,9 @@ def test_the_gang_of_its_pods_to_come_is_told(document, gang):
     assert gang in problem
 
 
-def with_scheduler(name):
+def with_scheduler(name, **others):
     template = {"spec": {**PODS, "schedulerName": name} if name else PODS}
-    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": template}, **others}}
     return workload("kubeflow.org/v1", "PyTorchJob", spec)
 
 
@@ -86,6 +86,15 @@ def with_scheduler(name):
         (with_scheduler(""), True),
         (with_scheduler("volcano"), True),
         (with_scheduler("kai-scheduler"), False),
+        (with_scheduler("kai-scheduler", **replicas(Master=1)), True),
+        (
+            workload(
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                {"schedulerName": "kai-scheduler", "tasks": [{"template": {"spec": PODS}}]},
+            ),
+            False,
+        ),
         (
             workload(
                 "sparkoperator.k8s.io/v1beta2",
