@@ -14,6 +14,7 @@ from msgspec import Raw
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.node_departures import DepartureRules, DepartureTreatment
 from kai_py.api.placement import ExtensionError, ExtensionGroup, load_extension
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.config import BudgetsConfig, Configuration, ConfigurationError
@@ -128,10 +129,10 @@ class Planner:
         )
 
     def gang_of_workload(
-        self, api_version: str, kind: str, workload: OwnerObject
+        self, api_version: str, kind: str, workload: OwnerObject, template: ObjectMeta
     ) -> GangSpec | None:
         """The gang of a workload without pods; see ``workload_gang``."""
-        return gang_of_workload(api_version, kind, workload, self._grouping.identify)
+        return gang_of_workload(api_version, kind, workload, self._grouping.identify, template)
 
     def is_grouped(self, kind: GroupKind) -> bool:
         """Whether a rule says how pods below owners of a kind are grouped."""

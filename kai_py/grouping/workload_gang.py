@@ -4,6 +4,7 @@ Manifests that were never applied have no pods; what makes these is the framewor
 rules for the kind say all the same which gang its pods will be, or what keeps them from being one.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -49,11 +50,16 @@ class _OneWorkload:
 
 
 def gang_of_workload(
-    api_version: str, kind: str, workload: OwnerObject, identify: Identify
+    api_version: str,
+    kind: str,
+    workload: OwnerObject,
+    identify: Identify,
+    template: ObjectMeta,
 ) -> GangSpec | None:
-    """The gang of the first pod; None where its pods start one by one, or another kind decides.
+    """The gang of the first pod; None where its pods start one by one, or another object decides.
 
-    Its ``problem`` does not repeat the workload's name.
+    ``template``: the labels and annotations of the pod. The gang's ``problem`` does not repeat the
+    workload's name.
     """
     meta = workload.metadata
     owned = msgspec.structs.replace(meta, uid=UID, owner_references=())
@@ -62,7 +68,9 @@ def gang_of_workload(
         api_version=api_version, kind=kind, name=meta.name, uid=UID, controller=True
     )
     pod = Pod(
-        metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, owner_references=(reference,))
+        metadata=msgspec.structs.replace(
+            template, name=meta.name, namespace=meta.namespace, owner_references=(reference,)
+        )
     )
     spec = identify(pod, _OneWorkload(workload))
     if spec.owner.uid != UID:
@@ -70,6 +78,30 @@ def gang_of_workload(
     place = f"{kind} {meta.namespace}/{meta.name}: "
     problem = spec.problem.removeprefix(place)
     return replace(spec, owner=replace(spec.owner, uid=meta.uid), problem=problem, pod_problem="")
+
+
+def first_template(spec: object) -> ObjectMeta:
+    """The labels and annotations of the first pod template below ``spec``; empty if it has none."""
+    left = deque([spec])
+    while left:
+        value = left.popleft()
+        if isinstance(value, dict):
+            pod_spec = value.get("spec")
+            if isinstance(pod_spec, dict) and "containers" in pod_spec:
+                return _labels_and_annotations(value.get("metadata"))
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return ObjectMeta()
+
+
+def _labels_and_annotations(metadata: object) -> ObjectMeta:
+    fields = metadata if isinstance(metadata, dict) else {}
+    given = {name: fields.get(name) or {} for name in ("labels", "annotations")}
+    try:
+        return msgspec.convert(given, ObjectMeta)
+    except msgspec.ValidationError:
+        return ObjectMeta()
 
 
 def describe_start(gang: GangSpec) -> str:

@@ -20,7 +20,7 @@ from kai_py.api.records.unstructured import values_at
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
-from kai_py.grouping.workload_gang import describe_start
+from kai_py.grouping.workload_gang import describe_start, first_template
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import owner_keys, was_never_applied
@@ -164,7 +164,10 @@ def _what_is_missing(
     kind = GroupKind(key.group, key.kind)
     try:
         gang = planner.gang_of_workload(
-            document["apiVersion"], key.kind, _decoded(kind, document, planner)
+            document["apiVersion"],
+            key.kind,
+            _decoded(kind, document, planner),
+            first_template(document.get("spec")),
         )
     except ValueError as error:
         return str(error)

@@ -111,6 +111,33 @@ def test_that_templates_name_no_scheduler_or_another_is_told(document, told):
 
 
 @pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"pod-group-name": "group"}},
+        {"labels": {"scheduling.x-k8s.io/pod-group": "group"}},
+        {
+            "annotations": {
+                "scheduling.kai.io/pod-group": "group",
+                "scheduling.kai.io/min-available": "5",
+            }
+        },
+    ],
+)
+def test_pods_that_name_another_group_are_no_gang_of_the_workload(metadata):
+    train = with_scheduler("kai-scheduler")
+    train["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = metadata
+    assert problems(train) == {"PyTorchJob default/train": MISSING}
+
+
+def test_the_template_may_name_the_queue():
+    train = with_scheduler("kai-scheduler")
+    labels = {"labels": {"scheduling.kai.io/queue-name": "taem"}, "annotations": None}
+    train["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = labels
+    (problem,) = problems(train, *QUEUES).values()
+    assert 'but queue "taem" does not exist' in problem
+
+
+@pytest.mark.parametrize(
     ("api_version", "kind"),
     [
         ("trainer.kubeflow.org/v1alpha1", "TrainJob"),

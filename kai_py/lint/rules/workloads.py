@@ -12,7 +12,7 @@ from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.grouping.workload_gang import gang_of_workload
+from kai_py.grouping.workload_gang import first_template, gang_of_workload
 from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     Manifest,
@@ -116,7 +116,11 @@ def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         return
     try:
         found = gang_of_workload(
-            manifest.api_version, manifest.kind, _owner(manifest, kind), _grouping().identify
+            manifest.api_version,
+            manifest.kind,
+            _owner(manifest, kind),
+            _grouping().identify,
+            first_template(manifest.value.get("spec")),
         )
     except ValueError as error:
         yield manifest.error(("spec",), str(error))
