@@ -240,6 +240,8 @@ def _classes(spec: ResourceClaimSpec) -> dict[str, str]:
 
 
 NO_COST: Mapping[str, float] = {}
+MAX_EXACT = 2.0**53
+"""Up to this, sums of whole numbers are exact, whichever way they are added."""
 
 
 def total(costs: Iterable[Mapping[str, float]]) -> dict[str, float]:
@@ -262,9 +264,13 @@ def total(costs: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _add_repeatedly(summed: dict[str, float], cost: Mapping[str, float], count: int) -> None:
-    """Add ``cost`` again, one by one: a product would round differently."""
+    """Add ``cost`` again, ``count`` times."""
     for name, amount in cost.items():
-        value = summed[name]
+        value, product = summed[name], amount * count
+        if amount % 1 == value % 1 == 0 and abs(value) + abs(product) <= MAX_EXACT:
+            summed[name] = value + product
+            continue
+        # One by one: a product would round differently.
         for _ in range(count):
             value += amount
         summed[name] = value

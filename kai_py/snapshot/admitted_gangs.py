@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
 from kai_py.snapshot.tables.admissions import Admissions
 
+_FAILURE_LIMITS = attrgetter("failure_limits")
 UNKNOWN_TREE = Subgroup(min_members=1)
 """That of a gang with a problem, if the object that describes it cannot be found or read."""
 
@@ -87,7 +89,7 @@ def can_be_suspended(gang: Gang) -> bool:
 
 def is_fragile(gang: Gang) -> bool:
     """Whether its workload has limits of failed pods, and cannot be suspended instead."""
-    return any(m.failure_limits for m in gang.members) and not can_be_suspended(gang)
+    return any(map(_FAILURE_LIMITS, gang.members)) and not can_be_suspended(gang)
 
 
 def _limited(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Gang:

@@ -13,7 +13,7 @@ those of earlier suspended Jobs, would exceed ``MAX_PER_NAMESPACE``, until some 
 or deleted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from datetime import datetime
@@ -41,6 +41,11 @@ _WHOLE_JOB = "all"
 def is_placeholder(uid: str) -> bool:
     """Whether the pod with this uid is a placeholder for one that a suspended Job will have."""
     return _PLACEHOLDER_UID_PART in uid
+
+
+def has_placeholder(uids: Iterable[str]) -> bool:
+    """Whether any of the pods is such a placeholder."""
+    return _PLACEHOLDER_UID_PART in "\n".join(uids)
 
 
 @dataclass(eq=False, slots=True)

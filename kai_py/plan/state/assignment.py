@@ -22,7 +22,7 @@ from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.admitted_gangs import expected_pods, is_fragile
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.suspended_jobs import is_placeholder
+from kai_py.snapshot.suspended_jobs import has_placeholder
 
 
 class Assignment(Struct, frozen=True):
@@ -82,37 +82,38 @@ def gang_placement(
     limits = limits_of(shared)
     chosen_volumes = volumes.by_pod
     protected = gang.semi_preemptible or not gang.preemptible
-    placements = [
-        Placement(
-            p.member.pod,
-            names[p.row],
-            p.allocations,
-            p.reserved_claims,
-            p.gpus,
-            p.member.gpus,
-            p.create_claim,
-            provision=p.member.volumes_to_provision,
-            group_reservation=p.member.group_reservation,
-            volumes=chosen_volumes.get(p.member.pod.uid, ()),
-            subgroup=p.member.subgroup,
-            gpu_share=p.member.shape.gpu_share,
-            node_claims=p.node_claims,
-            node_amounts=p.node_amounts,
-            limits=limits
-            if p.member.failure_limits is shared
-            else limits_of(p.member.failure_limits),
-            named_queue=p.member.queue_beside(gang.queue),
-            requests=resizable_requests(p.member.charge) if protected else {},
+    placements: list[Placement] = []
+    for each in pods:
+        member = each.member
+        limited = member.failure_limits
+        placements.append(
+            Placement(
+                member.pod,
+                names[each.row],
+                each.allocations,
+                each.reserved_claims,
+                each.gpus,
+                member.gpus,
+                each.create_claim,
+                provision=member.volumes_to_provision,
+                group_reservation=member.group_reservation,
+                volumes=chosen_volumes.get(member.pod.uid, ()),
+                subgroup=member.subgroup,
+                gpu_share=member.shape.gpu_share,
+                node_claims=each.node_claims,
+                node_amounts=each.node_amounts,
+                limits=limits if limited is shared else limits_of(limited),
+                named_queue=member.queue_beside(gang.queue),
+                requests=resizable_requests(member.charge) if protected else {},
+            )
         )
-        for p in pods
-    ]
     return GangPlacement(
         gang=gang.key,
         owner=gang.owner,
         queue=gang.queue,
         action=pods[0].action,
         pods=tuple(placements),
-        resume=any(map(is_placeholder, [p.member.pod.uid for p in pods])),
+        resume=has_placeholder([p.member.pod.uid for p in pods]),
         tree=gang.tree,
         priority=gang.priority,
         preemptible=gang.preemptible,
