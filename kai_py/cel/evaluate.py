@@ -57,7 +57,7 @@ class Program:
             value = self.closure(frame)
             frame.add_cost(0)
         except CELRuntimeError as error:
-            return error, frame.cost + frame.work
+            return error.as_value(), frame.cost + frame.work
         return value, frame.cost + frame.work
 
 

@@ -35,7 +35,7 @@ class CELRuntimeError(Exception):
         self.reason = reason
 
     def as_value(self) -> "CELRuntimeError":
-        """The error as a variable holds it: without the frames, which hold the variable."""
+        """The error as a variable may hold it: without the frames, which hold the variable."""
         self.__traceback__ = self.__context__ = None
         return self
 

@@ -398,13 +398,16 @@ def test_doubles_print_as_in_go(value, text):
 )
 def test_an_error_leaves_nothing_to_the_garbage_collector(text):
     expression = compiled(text)
+
+    def attempt():
+        error, _ = expression.program.attempt(ACTIVATION)
+        assert isinstance(error, CELRuntimeError)
+
     gc.collect()
     gc.disable()
     try:
         for _ in range(10):
-            error, _ = expression.program.attempt(ACTIVATION)
-            assert isinstance(error, CELRuntimeError)
-            del error
+            attempt()
         assert gc.collect() == 0
     finally:
         gc.enable()
