@@ -32,8 +32,9 @@ def survives_eviction(manifest: Manifest, manifests: ManifestSet) -> Iterator[Fi
             continue
         never = pod.get("restartPolicy") == "Never"
         able = never and "podFailurePolicy" not in spec
+        counted = "pod" if pods == 1 else f"{pods} pods"
         message = (
-            f"evicting its {pods} pods exceeds backoffLimit {limit}, so the whole Job is suspended "
+            f"evicting its {counted} exceeds backoffLimit {limit}, so the whole Job is suspended "
             "instead, or else protected: ignore evictions by a podFailurePolicy"
         )
         if not never:
