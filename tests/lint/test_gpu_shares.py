@@ -19,10 +19,10 @@ WHOLE = ", resources: {limits: {nvidia.com/gpu: 1}}"
         (
             'gpu-fraction: "0,5"',
             "",
-            'annotations.gpu-fraction: annotation gpu-fraction: "0,5" must',
+            'annotations.gpu-fraction: "0,5" must be a number',
         ),
         ('gpu-fraction: "1"', "", "above 0 and below 1"),
-        ("gpu-memory: 4Gi", "", 'annotations.gpu-memory: annotation gpu-memory: "4Gi" must be'),
+        ("gpu-memory: 4Gi", "", 'annotations.gpu-memory: "4Gi" must be'),
         ('gpu-fraction: "0.5"', WHOLE, "a request for nvidia.com/gpu are mutually exclusive"),
         ('gpu-fraction: "0.5", gpu-memory: "9"', "", "are mutually exclusive"),
         ('gpu-fraction-num-devices: "2"', "", "needs gpu-fraction or gpu-memory as well"),

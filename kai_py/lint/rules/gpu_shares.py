@@ -54,7 +54,8 @@ def _values(
         gpu_share(convert_record({"metadata": {"annotations": annotations}, "spec": spec}, Pod))
     except GpuShareError as error:
         named = next((key for key in asked if f" {key}:" in str(error)), asked[0])
-        yield manifest.error((*path, "annotations", named), str(error))
+        message = str(error).removeprefix(f"annotation {named}: ")
+        yield manifest.error((*path, "annotations", named), message)
     except msgspec.ValidationError:
         return  # Other rules tell which value is of another type.
 

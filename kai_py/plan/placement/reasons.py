@@ -229,10 +229,13 @@ def _insufficient_resources(
         if by_plugin:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
-            limited = not shape.needs_devices or (
-                by_plugin and _has_devices_for_more(statement, shape, lacking, replicas)
-            )
-            lacking = lacking & (free[row] < np.where(limited, one_more, 1) * request)
+            lacking = lacking & (free[row] < one_more * request)
+            enough_for_one = lacking & (free[row] >= request)
+            if shape.needs_devices and np.count_nonzero(enough_for_one):
+                limited = by_plugin and _has_devices_for_more(
+                    statement, shape, enough_for_one, replicas
+                )
+                lacking = lacking & (~enough_for_one | limited)
         count = int(np.count_nonzero(lacking))
         if not count:
             continue
