@@ -3,25 +3,20 @@
 Nothing is read from or written to a cluster.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from kai_py.api.records.core import PodSpec
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
-from kai_py.embedded.documents import is_finished
-from kai_py.simulate.manifest_pods import WORKLOADS
-from kai_py.simulate.manifest_remedies import pod_specs
-from kai_py.simulate.object_files import key_of
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
+from kai_py.simulate.unusable_objects import other_schedulers
 
 
 @takes_groups
@@ -99,25 +94,10 @@ def _say_other_pools(documents: Sequence[Document], configuration: Configuration
 def _say_other_schedulers(documents: Sequence[Document], configuration: Configuration) -> None:
     """Say which waiting pods and new workloads are left out because others schedule them."""
     own = configuration.scheduler_name, *configuration.scheduler_aliases
-    named = Counter(
-        str(spec.get("schedulerName") or PodSpec().scheduler_name)
-        for each in documents
-        if _has_waiting_pods(each)
-        for spec in pod_specs([each])
-        if not spec.get("nodeName")
-    )
-    others = {name: count for name, count in sorted(named.items()) if name not in own}
-    if others:
+    if others := other_schedulers(documents, own):
         listed = ", ".join(f"{name} {count}" for name, count in others.items())
         text = f"Pods and workloads of other schedulers are left out: {listed}"
         say(f"kai-py: {text}; only those with schedulerName {own[0]} are planned", err=True)
-
-
-def _has_waiting_pods(document: Document) -> bool:
-    """Whether it is a pod that has not ended, or a workload that gets its pods here."""
-    if document.get("kind") == "Pod":
-        return not is_finished(document)
-    return key_of(document)[:2] in WORKLOADS and not document["metadata"].get("uid")
 
 
 def _print_tables(found: OfflinePlan) -> None:

@@ -82,6 +82,26 @@ def test_what_waits_for_other_schedulers_is_counted(tmp_path):
     assert left_out in run(str(path)).stderr
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "Deployment", "apiVersion": "apps/v1", "spec": "x"},
+        {"kind": "Deployment", "apiVersion": "apps/v1", "spec": [1]},
+        {"kind": "Job", "apiVersion": "batch/v1", "spec": {"template": [1]}},
+        {"kind": "Pod", "apiVersion": "v1", "spec": {"schedulerName": [1]}},
+        {"kind": "Pod", "apiVersion": "v1", "spec": 7},
+        {"kind": "Pod", "apiVersion": "v1", "status": 7},
+        {"kind": "Pod", "apiVersion": "v1", "status": {"phase": [1]}, "spec": {}},
+    ],
+)
+def test_objects_of_other_types_harm_nothing_else(fields, world, tmp_path):
+    odd = {**fields, "metadata": {"name": "odd", "namespace": "default"}}
+    (tmp_path / "odd.json").write_text(json.dumps(odd), encoding="utf-8")
+    found = json.loads(run(world, str(tmp_path / "odd.json"), "-o", "json").stdout)
+    assert [each["pod"] for each in found["placements"]] == ["default/a"]
+    assert f"{fields['kind']} default/odd" in [each["object"] for each in found["rejected"]]
+
+
 def test_the_configuration_decides_the_scheduler_name(tmp_path, world):
     config = tmp_path / "config.yaml"
     config.write_text("schedulerName: another\n", encoding="utf-8")
