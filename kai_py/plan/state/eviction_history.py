@@ -119,9 +119,12 @@ class EvictionHistory:
 
     def times_of(self, gang: str, now: float, *, by_others: bool = False) -> list[float]:
         """When the gang lost pods within the last day, in ascending order."""
+        recorded = self.by_gang.get(gang)
+        if recorded is None:
+            return []
         return [
             each.at
-            for each in self.by_gang.get(gang, ())
+            for each in recorded
             if happened_within(DAY, each.at, now) and not (by_others and each.within_queue)
         ]
 

@@ -182,9 +182,11 @@ class FreedResources:
 
     def release(self, member: Member, node: FreedCapacity, sign: float = 1.0) -> None:
         """Count the pod, which is on ``node``, as gone (or, with -1, as back again)."""
-        for position, amount in self.of(member):
-            node.free[position] += sign * amount
-        node.devices += sign * member.claimed_gpus
+        free = node.free
+        for position, amount in self._known.get(member.shape.number) or self.of(member):
+            free[position] += sign * amount
+        if member.claims:
+            node.devices += sign * member.claimed_gpus
 
     def amount(self, member: Member, resource: int) -> float:
         """The amount released of one resource, given by its row."""

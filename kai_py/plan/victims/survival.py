@@ -38,8 +38,10 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
     return next((each for key, each in limits.items() if len(lost[key]) > each.remaining), None)
 
 
-def running_pods(gang: Gang, statement: Statement) -> list[Member]:
+def running_pods(gang: Gang, statement: Statement) -> Sequence[Member]:
     """The gang's pods that are bound, without those that this cycle has evicted."""
+    if not statement.evicted:
+        return gang.bound
     return [member for member in gang.bound if member.pod.uid not in statement.evicted]
 
 
