@@ -12,11 +12,11 @@ from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
+from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
-from kai_py.simulate.unusable_objects import other_schedulers
 
 
 @takes_groups
@@ -63,7 +63,7 @@ def command(
     if not any(each.get("kind") == "Node" for each in given.documents):
         say("kai-py: no Node is among these objects, so no pod can be placed", err=True)
     _say_other_pools(given.documents, configuration)
-    _say_other_schedulers(given.documents, configuration)
+    say_other_schedulers(given.documents, configuration)
     if not (found.placements or found.pending or found.evictions or found.rejected):
         name = configuration.scheduler_name
         say(f"kai-py: no pod among these objects waits for schedulerName {name}", err=True)
@@ -89,15 +89,6 @@ def _say_other_pools(documents: Sequence[Document], configuration: Configuration
             pool = f'pool "{own}"' if own else "the pool without that label"
             text = f"{kind}s of other node pools (label {key}) are left out: {len(others)}"
             say(f"kai-py: {text}; only {pool} is planned, see nodePool.name", err=True)
-
-
-def _say_other_schedulers(documents: Sequence[Document], configuration: Configuration) -> None:
-    """Say which waiting pods and new workloads are left out because others schedule them."""
-    own = configuration.scheduler_name, *configuration.scheduler_aliases
-    if others := other_schedulers(documents, own):
-        listed = ", ".join(f"{name} {count}" for name, count in others.items())
-        text = f"Pods and workloads of other schedulers are left out: {listed}"
-        say(f"kai-py: {text}; only those with schedulerName {own[0]} are planned", err=True)
 
 
 def _print_tables(found: OfflinePlan) -> None:

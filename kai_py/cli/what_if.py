@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import documents_in
 from kai_py.cli.naming import context_namespace, gang_key
 from kai_py.cli.options import takes_groups
+from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, not_found, print_document, print_table, progress, say
 from kai_py.cli.reading import SavedCluster, cluster_objects
 from kai_py.cli.scheduler_http import (
@@ -148,7 +150,10 @@ def _simulate(
         )
         with progress("simulating"):
             if not change.until_placed:
-                return what_if(documents, changes, configuration, now=now)
+                answer = what_if(documents, changes, configuration, now=now)
+                added = (each for each in changes if isinstance(each, AddObjects))
+                say_other_schedulers(chain(*(each.documents for each in added)), configuration)
+                return answer
             like, pattern = _pattern(change.until_placed)
             return nodes_needed(
                 documents, changes, configuration, like=like, pattern=pattern, now=now

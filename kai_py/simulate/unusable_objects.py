@@ -28,7 +28,7 @@ from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import owner_keys, was_never_applied
 from kai_py.simulate.manifest_pods import WORKLOADS
-from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
+from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
 from kai_py.snapshot.gangs import PodState
@@ -121,7 +121,7 @@ def other_schedulers(
     """How many waiting pods and new workloads of Kubernetes' own kinds other schedulers have."""
     found: Counter[str] = Counter()
     for document in documents:
-        kind = key_of(document)[:2]
+        kind = (document["apiVersion"].rpartition("/")[0], document["kind"])
         if kind == ("", "Pod"):
             spec = document.get("spec") if _waits(document) else None
         else:

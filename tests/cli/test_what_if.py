@@ -65,6 +65,16 @@ def test_a_manifest_is_tried(saved, tmp_path):
 
 
 @pytest.mark.slow
+def test_what_other_schedulers_place_is_told(saved, tmp_path):
+    made = job("more", 1, "team")
+    del made["spec"]["template"]["spec"]["schedulerName"]
+    made["metadata"]["generateName"] = made["metadata"].pop("name")
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(made), encoding="utf-8")
+    result = what_if("--from", saved, "-f", str(path))
+    assert "other schedulers are left out: default-scheduler 1; only those" in result.stderr
+
+
 def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
     shape, manifest = tmp_path / "b200.yaml", tmp_path / "job.yaml"
     shape.write_text(yaml.safe_dump_all(PATTERN))
