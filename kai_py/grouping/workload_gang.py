@@ -109,7 +109,7 @@ def describe_start(gang: GangSpec) -> str:
     first = _minimum(gang.tree)
     later = sum(max(each.count - first.get(each.subgroup, 0), 0) for each in gang.expected)
     pods = sum(first.values())
-    counted = "1 pod" if pods == 1 else f"{pods} pods"
+    counted = "1 pod" if pods == 1 else f"{pods} pods" if pods else "any of its pods"
     parts = ", ".join(f"{leaf} {count}" for leaf, count in first.items() if count)
     if all(first) and len(first) <= MAX_PARTS and pods:
         counted = f"{counted} ({parts})"

@@ -63,6 +63,10 @@ GANGS = [
         ),
         "its gang starts with 5 pods (leader 1, segment-0 2, segment-1 2)",
     ),
+    (
+        workload("ray.io/v1", "RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}),
+        "its gang starts with any of its pods",
+    ),
     (workload("acme.example", "Solver", {"template": {"spec": PODS}}), "starts with 1 pod"),
 ]
 
