@@ -10,7 +10,6 @@ from kai_py.cel.check import Checked, Environment, check
 from kai_py.cel.closures import Activation
 from kai_py.cel.evaluate import Program, build
 from kai_py.cel.library.regex import compile_pattern
-from kai_py.cel.parse import parse
 from kai_py.cel.syntax import Call, ExpressionError, Ident, Literal, Node, render_failure, walk
 from kai_py.cel.values import CELRuntimeError, Value
 
@@ -55,6 +54,9 @@ class Expression:
 
 def compile_expression(text: str, environment: Environment) -> Expression | CompileError:
     """Parse, check and compile an expression of any type."""
+    # Its parser generator takes long to import, and most clusters in files have no expression.
+    from kai_py.cel.parse import parse  # noqa: PLC0415
+
     try:
         checked = check(parse(text), environment)
     except ExpressionError as failure:

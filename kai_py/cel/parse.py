@@ -19,6 +19,7 @@ from kai_py.cel import literals
 from kai_py.cel.library import find
 from kai_py.cel.macros import expand
 from kai_py.cel.syntax import (
+    RESERVED,
     Call,
     ExpressionError,
     Ident,
@@ -33,10 +34,6 @@ from kai_py.cel.syntax_errors import first_fault
 
 MAX_DEPTH = 100
 MAX_LENGTH = 100_000
-RESERVED = frozenset(
-    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
-     "package", "namespace", "return", "var", "void", "while", "in")
-)  # fmt: skip
 
 _RULES = {
     "member": 'member_dot | member_optdot | member_dot_arg | member_index | member_optidx'

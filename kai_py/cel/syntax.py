@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+RESERVED = frozenset(
+    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
+     "package", "namespace", "return", "var", "void", "while", "in")
+)  # fmt: skip
+"""Words that name no variable."""
 Scalar = bool | int | float | str | bytes | None
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_py.cel.library.times import parse_duration, parse_timestamp
-from kai_py.cel.parse import RESERVED
+from kai_py.cel.syntax import RESERVED
 from kai_py.cel.types import (
     BOOL,
     BYTES,
