@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +16,6 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.examples import DEFAULT, FAST, PROFILE, examples
 from tests.support.patience import time_limit
-from tests.support.repository import ROOT
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
 
@@ -30,12 +28,6 @@ for size in ("COLUMNS", "LINES"):
 # that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# A package that users do not have, and that takes seconds to import, is left out: here and in the
-# programs that tests start.
-WITHOUT = str(ROOT / "tests" / "support" / "without")
-sys.path.insert(0, WITHOUT)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (WITHOUT, os.environ.get("PYTHONPATH"))))
 
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

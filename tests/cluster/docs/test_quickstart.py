@@ -1,7 +1,6 @@
 """docs/quickstart.md, done literally on the real control plane."""
 
 import asyncio
-import os
 import re
 import shlex
 from pathlib import Path
@@ -43,7 +42,7 @@ async def test_the_quickstart_does_what_it_says(
     real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(real.kubeconfig))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     first, second = re.findall(r"`(kubectl apply -f \S+)`", PAGE.read_text(encoding="utf-8"))
     for command, text in zip((first, second), manifests(PAGE), strict=True):

@@ -93,7 +93,7 @@ async def running(tree: Path, kubeconfig: Path, log: Path) -> AsyncIterator[None
             *(sys.executable, "-c", START, "run", "--kubeconfig", kubeconfig),
             *("--no-leader-elect", "--http", "127.0.0.1:0"),
             cwd=tree,
-            env=os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{os.environ['PYTHONPATH']}"},
+            env=os.environ | {"PYTHONPATH": str(tree)},
             stdout=lines,
             stderr=lines,
         )
