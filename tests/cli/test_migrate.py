@@ -37,7 +37,8 @@ kind: PodGroup
 metadata: {name: serve, namespace: prod}
 spec:
   minSubGroup: 3
-  subGroups: [{name: a, minMember: 1}, {name: b, minMember: 1}]
+  minNonPreemptible: 2
+  subGroups: [{name: a, minMember: 1}, {name: b, minMember: 1, weight: 2}]
 ---
 apiVersion: kai.scheduler/v1alpha1
 kind: Topology
@@ -91,6 +92,8 @@ def test_every_object_has_its_verdict(written, capsys):
         ("Queue/team", "spec.parentQueue"): "differs",
         ("Queue/team", "metadata.name"): "differs",
         ("PodGroup/prod/serve", ""): "works",
+        ("PodGroup/prod/serve", "spec.minNonPreemptible"): "missing",
+        ("PodGroup/prod/serve", "spec.subGroups[1].weight"): "missing",
         ("PodGroup/prod/serve", "spec.subGroups"): "differs",
         ("PodGroup/prod/serve", "spec.minSubGroup"): "differs",
         ("Topology/dc", ""): "works",

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from kai_py.api.records.decoding import convert_record
-from kai_py.api.records.kai import KaiPodGroup, KaiQueue
+from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiQueue, KaiSubGroup
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
 from kai_py.dialects.kai.settings import kind_defaults
@@ -54,6 +56,9 @@ SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
     "args": (Compatibility.DIFFERS, "see `kai-py run --help` and the configuration"),
 }
 """Fields of a SchedulingShard."""
+
+_POD_GROUP_FIELDS = {each.encode_name for each in msgspec.structs.fields(KaiPodGroupSpec)}
+_SUBGROUP_FIELDS = {each.encode_name for each in msgspec.structs.fields(KaiSubGroup)}
 
 UNSUPPORTED_KINDS: Mapping[tuple[str, str], str] = {
     ("scheduling.run.ai", "BindRequest"): "pods are bound directly; these objects are not used",
@@ -133,6 +138,8 @@ def _pod_group(document: RawObject) -> Iterator[MigrationNote]:
         yield _note(Compatibility.MISSING, document, "", f"cannot be read: {error}")
         return
     yield _note(Compatibility.WORKS, document, "", "read as it is")
+    for field in _unread_fields(document):
+        yield _note(Compatibility.MISSING, document, field, "is not read")
     for problem in problems_of(group.spec):
         text = f"{problem}: the gang stays pending until this is corrected"
         yield _note(Compatibility.DIFFERS, document, "spec.subGroups", text)
@@ -144,6 +151,15 @@ def _pod_group(document: RawObject) -> Iterator[MigrationNote]:
             "such gangs may also reclaim and preempt, and are not stale while enough subgroups run"
         )
         yield _note(Compatibility.DIFFERS, document, "spec.minSubGroup", text)
+
+
+def _unread_fields(pod_group: RawObject) -> Iterator[str]:
+    """The paths of fields that KAI may read, or read later, and that are not read here."""
+    spec = pod_group.get("spec") or {}
+    yield from (f"spec.{field}" for field in spec if field not in _POD_GROUP_FIELDS)
+    for index, subgroup in enumerate(spec.get("subGroups") or ()):
+        unread = (field for field in subgroup if field not in _SUBGROUP_FIELDS)
+        yield from (f"spec.subGroups[{index}].{field}" for field in unread)
 
 
 def _shard(document: RawObject) -> Iterator[MigrationNote]:
