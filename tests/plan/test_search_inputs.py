@@ -253,6 +253,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
         "_charged",
         "_requests",
         "_preconditions",
+        "_queue_refusals",
         "_reclaim_min_runtimes",
         "_lowest_priorities",
     }

@@ -53,7 +53,7 @@ def _already_admitted(state: CycleState, gang: Gang) -> list[Member]:
 def _admissible_pods(state: CycleState, gang: Gang) -> Sequence[Member]:
     ungated = replace(gang, members=tuple(map(_without_gate, gang.members)))
     request = next_request(ungated, state.statement, state.can_never_run)
-    blocked = precondition(ungated, state.quota, state.snapshot.namespaces)
+    blocked = precondition(ungated, state.queue_refuses)
     if blocked is not None or request is None:
         return ()
     gated = [member for member in ungated.pending if member.gated_by_us_only]

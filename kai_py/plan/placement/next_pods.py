@@ -14,7 +14,6 @@ from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.plan.state.queues import Quota
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState
@@ -24,6 +23,8 @@ from kai_py.snapshot.tables.queue_tree import QueueTable
 
 CanNeverRun = Callable[[Shape], bool]
 """Whether no node can ever hold a pod of a shape."""
+QueueRefuses = Callable[[str, str], Unschedulable | None]
+"""Why a queue, by name, takes no gangs of a namespace."""
 
 
 class PlacementRequest(Struct, frozen=True):
@@ -38,13 +39,13 @@ class PlacementRequest(Struct, frozen=True):
     has_more: bool = False
 
 
-def precondition(gang: Gang, quota: Quota, namespaces: NamespaceLabels) -> Unschedulable | None:
+def precondition(gang: Gang, refuses: QueueRefuses) -> Unschedulable | None:
     """What must happen before the gang can be placed at all; None if nothing must."""
     if gang.problem:
         return Unschedulable(
             Stage.BELOW_MIN_MEMBER if gang.owner_unknown else Stage.INVALID, gang.problem
         )
-    reason = queue_refuses(gang.queue, gang.owner.namespace, quota.queues, namespaces)
+    reason = refuses(gang.queue, gang.owner.namespace)
     if reason is not None or gang.is_complete:
         return reason
     broken = next((m for m in gang.members if m.problem), None)

@@ -9,7 +9,12 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from kai_py.plan.placement.gang import Placer
-from kai_py.plan.placement.next_pods import PlacementRequest, next_request, precondition
+from kai_py.plan.placement.next_pods import (
+    PlacementRequest,
+    next_request,
+    precondition,
+    queue_refuses,
+)
 from kai_py.plan.placement.reasons import UNEXPLAINED, Unschedulable
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
@@ -90,6 +95,7 @@ class CycleState:
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
+    _queue_refusals: dict[tuple[str, str], Unschedulable | None] = field(default_factory=dict)
     _charged: dict[str, Floats] = field(default_factory=dict)
     _reclaim_min_runtimes: dict[int, list[float]] = field(default_factory=dict)
     _lowest_priorities: dict[int, int | None] = field(default_factory=dict)
@@ -197,12 +203,20 @@ class CycleState:
         """What must happen before the gang can be placed at all."""
         if gang.key not in self._preconditions:
             try:
-                found = precondition(gang, self.quota, self.snapshot.namespaces)
+                found = precondition(gang, self.queue_refuses)
             except Exception as error:
                 self.turns.fail(gang, error)
                 return UNEXPLAINED
             self._preconditions[gang.key] = found
         return self._preconditions[gang.key]
+
+    def queue_refuses(self, queue: str, namespace: str) -> Unschedulable | None:
+        """Why a queue, by name, takes no gangs of a namespace; computed once."""
+        key = queue, namespace
+        if key not in self._queue_refusals:
+            found = queue_refuses(queue, namespace, self.quota.queues, self.snapshot.namespaces)
+            self._queue_refusals[key] = found
+        return self._queue_refusals[key]
 
     def refuse(self, gang: Gang, reason: Unschedulable) -> None:
         """Set a precondition that does not hold in this cycle."""
