@@ -25,7 +25,7 @@ import pytest
 from tests.mutation.mutants import Mutant
 from tests.mutation.switch import COLLECTION, REPOSITORY, Switch, compile_in, nearest_first
 
-MARKERS = "not cluster and not slow and not nightly and not node"
+MARKERS = "not cluster and not nightly and not node"
 OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=0", "-m", MARKERS)
 LIMITS = ((signal.ITIMER_PROF, 20.0), (signal.ITIMER_REAL, 120.0))
 """Seconds (of the processor, of the clock) beyond ten times what a test took without a mutant."""
