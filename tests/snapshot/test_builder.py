@@ -97,6 +97,12 @@ class Followed:
         self.world.builder.forget(f"pod-p{number}")
 
     def job(self, team):
+        """The queue of the Job; pods on nodes would stay in theirs, and no record tells it here."""
+        numbers = range(1, 5)
+        pods = (self.live.get(("pod", number)) for number in numbers)
+        on_nodes = any(pod and pod.spec.node_name for pod in pods)
+        if "job" in self.live and (on_nodes or self.assumed.keys() & set(numbers)):
+            return
         self.live["job"] = job("train", 2, queue=team)
         self.world.add(self.live["job"])
 
