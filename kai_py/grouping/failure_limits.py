@@ -92,10 +92,11 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
             return
     default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING
     backoff = default if spec.backoff_limit is None else spec.backoff_limit
-    already = f", and {job.status.failed} pods have failed" if job.status.failed > 0 else ""
+    failed_pods = job.status.failed_pods
+    already = f", and {failed_pods} pods have failed" if failed_pods > 0 else ""
     if backoff < MAX_REMAINING:
         cause = f"spec.backoffLimit is {backoff}{already}"
-        yield _limit(link, backoff - job.status.failed, cause, most=backoff)
+        yield _limit(link, backoff - failed_pods, cause, most=backoff)
 
 
 def _action_on_eviction(policy: PodFailurePolicy | None) -> tuple[int, str]:

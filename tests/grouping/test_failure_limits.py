@@ -20,13 +20,13 @@ def on_exit(operator, *values, action="FailJob"):
     return {"action": action, "onExitCodes": {"operator": operator, "values": list(values)}}
 
 
-def job(failed=0, rules=None, **spec):
+def job(failed=0, rules=None, uncounted=None, **spec):
     if rules is not None:
         spec["podFailurePolicy"] = {"rules": rules}
     content = {
         "metadata": {"name": "train", "uid": "j"},
         "spec": spec,
-        "status": {"failed": failed},
+        "status": {"failed": failed, "uncountedTerminatedPods": uncounted or {}},
     }
     return msgspec.json.decode(msgspec.json.encode(content), type=Job)
 
@@ -69,6 +69,8 @@ def remaining(*owners, **pod):
         (job(backoffLimit=0), 0),
         (job(failed=2), 4),
         (job(failed=9, backoffLimit=3), 0),
+        (job(failed=1, uncounted={}), 5),
+        (job(failed=1, uncounted={"failed": ["a", "b"], "succeeded": ["c"]}), 3),
         (job(backoffLimit=2**31 - 1), None),
         (job(backoffLimit=3, podReplacementPolicy="Failed"), 3),
         (job(rules=[IGNORE], backoffLimit=0), None),

@@ -80,12 +80,24 @@ class JobSpec(Record, frozen=True):
     pod_failure_policy: PodFailurePolicy | None = None
 
 
+class UncountedTerminatedPods(Record, frozen=True):
+    """Uids of pods that have ended and that the counts of the status do not contain yet."""
+
+    failed: tuple[str, ...] = ()
+
+
 class JobStatus(Record, frozen=True):
     """Counts written by the Job controller."""
 
     active: int = 0
     succeeded: int = 0
     failed: int = 0
+    uncounted_terminated_pods: UncountedTerminatedPods = UncountedTerminatedPods()
+
+    @property
+    def failed_pods(self) -> int:
+        """How many pods have failed, counted or not: those not counted yet may be gone already."""
+        return self.failed + len(self.uncounted_terminated_pods.failed)
 
 
 class Job(Record, frozen=True):

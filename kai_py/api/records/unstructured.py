@@ -152,7 +152,7 @@ def same_owner(old: object, new: object) -> bool:
 
 
 def _relevant_job_parts(job: Job) -> tuple[object, ...]:
-    return job.spec, job.status.succeeded, job.status.failed, _relevant_metadata(job.metadata)
+    return job.spec, job.status.succeeded, job.status.failed_pods, _relevant_metadata(job.metadata)
 
 
 def _relevant_metadata(meta: ObjectMeta) -> tuple[object, ...]:
