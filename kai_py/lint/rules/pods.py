@@ -55,11 +55,9 @@ def container_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Fin
     for path, spec in pod_specs(manifest):
         names = [str(claim.get("name")) for _, claim in mappings_at(spec, "resourceClaims")]
         used: list[str] = []
-        for kind in _CONTAINERS:
-            for index, container in mappings_at(spec, kind):
-                container_path = (*path, kind, index)
-                yield from _claims_level(manifest, container, container_path)
-                yield from _claim_names(manifest, container, container_path, names, used)
+        for container_path, container in _containers(spec, path):
+            yield from _claims_level(manifest, container, container_path)
+            yield from _claim_names(manifest, container, container_path, names, used)
         for index, name in enumerate(names):
             if name not in used:
                 message = f"no container uses {name}: add it to resources.claims of one"
@@ -70,29 +68,25 @@ def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[F
     """Extended resources (nvidia.com/gpu) are whole, and equal in limits and requests."""
     del manifests
     for path, spec in pod_specs(manifest):
-        for kind in _CONTAINERS:
-            for index, container in mappings_at(spec, kind):
-                resources = mapping_at(container, "resources")
-                resources_path = (*path, kind, index, "resources")
-                yield from _limits_missing(manifest, resources, resources_path)
-                yield from _device_amounts(manifest, resources, resources_path)
+        for container_path, container in _containers(spec, path):
+            resources = mapping_at(container, "resources")
+            resources_path = (*container_path, "resources")
+            yield from _limits_missing(manifest, resources, resources_path)
+            yield from _device_amounts(manifest, resources, resources_path)
 
 
 def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Requests and limits are quantities, and no request of the node's own is above its limit."""
     del manifests
     for path, spec in pod_specs(manifest):
-        for kind in _CONTAINERS:
-            for index, container in mappings_at(spec, kind):
-                resources = mapping_at(container, "resources")
-                limits = mapping_at(resources, "limits")
-                for side in ("limits", "requests"):
-                    for key, written in mapping_at(resources, side).items():
-                        problem = _amount_problem(key, written, limits.get(key))
-                        if problem and not (side == "limits" and _is_extended(key)):
-                            yield manifest.error(
-                                (*path, kind, index, "resources", side, key), problem
-                            )
+        for container_path, container in _containers(spec, path):
+            resources = mapping_at(container, "resources")
+            limits = mapping_at(resources, "limits")
+            for side in ("limits", "requests"):
+                for key, written in mapping_at(resources, side).items():
+                    problem = _amount_problem(key, written, limits.get(key))
+                    if problem and not (side == "limits" and _is_extended(key)):
+                        yield manifest.error((*container_path, "resources", side, key), problem)
 
 
 def _amount_problem(resource: str, written: object, limit: object) -> str:
@@ -115,6 +109,13 @@ def _advice(written: str) -> str:
     number, unit = found[1], found[2].upper()
     binary, decimal = f"{number}{unit}i", f"{number}{'k' if unit == 'K' else unit}"
     return f": write {binary}" if found[3] else f": write {decimal} or {binary}"
+
+
+def _containers(spec: LineMapping, path: FieldPath) -> Iterator[tuple[FieldPath, LineMapping]]:
+    """The containers of a pod spec, which is at ``path``, each with its path."""
+    for kind in _CONTAINERS:
+        for index, container in mappings_at(spec, kind):
+            yield (*path, kind, index), container
 
 
 def _limits_missing(
