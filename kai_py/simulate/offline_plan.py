@@ -100,9 +100,10 @@ def plan_objects(
     cluster = OfflineCluster(configuration, time)
     cluster.load(documents)
     names = (configuration.scheduler_name, *configuration.scheduler_aliases)
-    owners = [*absent_owners(documents, absent, cluster.planner, time)]
-    without_pods = [*workloads_without_pods(documents, cluster.planner, time, names)]
-    queues = [*queue_problems(cluster.planner, time)]
+    snapshot = cluster.planner.freeze(time)
+    owners = [*absent_owners(documents, absent, snapshot)]
+    without_pods = [*workloads_without_pods(documents, cluster.planner, snapshot, names)]
+    queues = [*queue_problems(snapshot)]
     placements: list[PlannedPod] = []
     evictions: list[PlannedEviction] = []
     nominations: list[PlannedNomination] = []

@@ -32,6 +32,7 @@ from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
 from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_access import NamespaceLabels
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
@@ -82,24 +83,25 @@ def without_amounts(key: ObjectKey, document: Document) -> Document:
     return with_spec(document, {**lists, "resources": None, "overhead": {}})
 
 
-def queue_problems(planner: Planner, now: float) -> Iterator[RejectedObject]:
-    """What the conditions of queues say is wrong with them; ``now``: of the first cycle."""
-    queues = planner.freeze(now).queues
+def queue_problems(snapshot: Snapshot) -> Iterator[RejectedObject]:
+    """What the conditions of queues say is wrong with them; ``snapshot``: of the first cycle."""
+    queues = snapshot.queues
     resources = sorted({name for each in queues for name in (*each.deserved, *each.max)})
     for problem in check_queues(queues, resources).problems:
         yield RejectedObject(f"Queue {problem.queue}", problem.reason)
 
 
 def absent_owners(
-    documents: Mapping[ObjectKey, Document], absent: Set[ObjectKey], planner: Planner, now: float
+    documents: Mapping[ObjectKey, Document], absent: Set[ObjectKey], snapshot: Snapshot
 ) -> Iterator[RejectedObject]:
     """The owners among ``absent`` of pods that wait and that are in no PodGroup.
 
-    ``documents`` are completed, so they have these owners, too. ``now``: of the first cycle.
+    ``documents`` are completed, so they have these owners, too. ``snapshot``: of the first
+    cycle.
     """
     if not absent:
         return
-    snapshot, seen = planner.freeze(now), set[ObjectKey]()
+    seen: set[ObjectKey] = set()
     waiting = [
         ObjectKey("", "Pod", member.pod.namespace, member.pod.name)
         for gang in map(snapshot.gangs.__getitem__, snapshot.pending)
@@ -146,13 +148,13 @@ def _waits(pod: Document) -> bool:
 def workloads_without_pods(
     documents: Mapping[ObjectKey, Document],
     planner: Planner,
-    now: float,
+    snapshot: Snapshot,
     scheduler_names: Sequence[str],
 ) -> Iterator[RejectedObject]:
     """Problems of workloads that were never applied and own nothing.
 
-    ``documents`` are completed: kinds whose controllers are played have their pods. ``now``: the
-    time of the first cycle. ``scheduler_names``: those of this scheduler.
+    ``documents`` are completed: kinds whose controllers are played have their pods.
+    ``snapshot``: of the first cycle. ``scheduler_names``: those of this scheduler.
     """
     owners = {
         str(reference.get("uid"))
@@ -168,7 +170,6 @@ def workloads_without_pods(
         and _is_workload(key, document, planner)
     ]
     if workloads:
-        snapshot = planner.freeze(now)
         queues = build_queue_table(snapshot.queues, ())[0]
         for key, document in workloads:
             missing = _what_is_missing(key, document, planner, queues, snapshot.namespaces)
