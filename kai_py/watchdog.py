@@ -14,7 +14,7 @@ from collections.abc import Callable
 from kai_py.plan.session.turns import CycleOverLimitError
 
 MIN_SHARE = 0.01
-"""A gang that took less of the limit is named only if none took more."""
+"""A gang that took a smaller part of the limit is named only if none took more."""
 
 
 class CycleTimer:

@@ -179,6 +179,7 @@ def open_session(
         watch.poll,
         compute_domains=ComputeDomains.of(snapshot, memory.devices),
     )
+    slow_gangs = memory.slow_gangs()
     return CycleState(
         snapshot=snapshot,
         settings=settings,
@@ -189,8 +190,8 @@ def open_session(
         search_budgets=SearchBudgets(
             settings.victim_probes,
             settings.victim_probes_per_gang,
-            out_of_probes_before=memory.out_of_budget | memory.slow_gangs(),
-            cut_short_before=memory.cut_short | memory.slow_gangs(),
+            out_of_probes_before=memory.out_of_budget | slow_gangs,
+            cut_short_before=memory.cut_short | slow_gangs,
         ),
         accounting=memory.devices.accounting,
         empty_nodes=memory.empty_nodes,
