@@ -149,20 +149,20 @@ def _simulate(
             *map(_manifest, change.add or ()),
         )
         with progress("simulating"):
-            if not change.until_placed:
-                answer = what_if(documents, changes, configuration, now=now)
-                added = (each for each in changes if isinstance(each, AddObjects))
-                say_other_schedulers(chain(*(each.documents for each in added)), configuration)
-                return answer
-            like, pattern = _pattern(change.until_placed)
-            return nodes_needed(
-                documents, changes, configuration, like=like, pattern=pattern, now=now
-            )
+            if change.until_placed:
+                like, pattern = _pattern(change.until_placed)
+                return nodes_needed(
+                    documents, changes, configuration, like=like, pattern=pattern, now=now
+                )
+            answer = what_if(documents, changes, configuration, now=now)
     except UnknownNameError as error:
         what, hint = f"{error.what} {error.name}", LISTED_BY[error.what]
         raise not_found(what, error.name, error.known, hint=hint) from None
     except ChangeError as error:
         raise CommandError(str(error)) from None
+    added = (each for each in changes if isinstance(each, AddObjects))
+    say_other_schedulers(chain(*(each.documents for each in added)), configuration)
+    return answer
 
 
 async def _ask_scheduler(
