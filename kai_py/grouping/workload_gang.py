@@ -4,14 +4,13 @@ Manifests that were never applied have no pods; what makes these is the framewor
 rules for the kind say all the same which gang its pods will be, or what keeps them from being one.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.records.unstructured import Unstructured, mappings_in
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.owner_chain import Absence, OwnerObject, Owners
 
@@ -82,16 +81,10 @@ def gang_of_workload(
 
 def first_template(spec: object) -> ObjectMeta:
     """The labels and annotations of the first pod template below ``spec``; empty if it has none."""
-    left = deque([spec])
-    while left:
-        value = left.popleft()
-        if isinstance(value, dict):
-            pod_spec = value.get("spec")
-            if isinstance(pod_spec, dict) and "containers" in pod_spec:
-                return _labels_and_annotations(value.get("metadata"))
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
+    for value in mappings_in(spec):
+        pod_spec = value.get("spec")
+        if isinstance(pod_spec, dict) and "containers" in pod_spec:
+            return _labels_and_annotations(value.get("metadata"))
     return ObjectMeta()
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.records.core import PodSpec
-from kai_py.api.records.unstructured import values_at
+from kai_py.api.records.unstructured import mappings_in, values_at
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
@@ -216,18 +216,13 @@ def _what_is_missing(
 
 def _names_another(document: Document, scheduler_names: Sequence[str]) -> bool:
     """Whether a pod template of a workload does not name this scheduler, nor a field for all."""
-    others, left = False, [document.get("spec")]
-    while left:
-        value = left.pop()
-        if isinstance(value, dict):
-            is_ours = any(value.get(field) in scheduler_names for field in SCHEDULER_FIELDS)
-            is_template = "containers" in value
-            if is_ours and not is_template:
-                return False
-            others = others or (is_template and not is_ours)
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
+    others = False
+    for value in mappings_in(document.get("spec")):
+        is_ours = any(value.get(field) in scheduler_names for field in SCHEDULER_FIELDS)
+        is_template = "containers" in value
+        if is_ours and not is_template:
+            return False
+        others = others or (is_template and not is_ours)
     return others
 
 

@@ -8,6 +8,7 @@ unused pod templates would cost more memory than all the rest.
 bookkeeping change far more often.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -82,6 +83,18 @@ def values_at(value: Any, path: str) -> Iterator[Any]:
             yield from values_at(each, rest)
         elif each is not None:
             yield each
+
+
+def mappings_in(value: object) -> Iterator[dict[str, Any]]:
+    """Every mapping in ``value``, those further out first."""
+    left = deque([value])
+    while left:
+        each = left.popleft()
+        if isinstance(each, dict):
+            yield each
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
 
 
 def _trie(paths: Iterable[str]) -> Trie:
