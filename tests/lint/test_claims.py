@@ -197,6 +197,7 @@ def test_names_follow_the_driver_of_the_class_in_the_file():
         ("{requests: {memory: 64kb}}", "'64kb' is not a quantity: write 64k or 64Ki"),
         ("{limits: {cpu: 2 cores}}", "limits.cpu: '2 cores' is not a quantity"),
         ("{requests: {cpu: -1}}", "requests.cpu: -1 is less than 0, the API rejects it"),
+        ("{limits: {nvidia.com/gpu: -1}}", "gpu: -1 is less than 0, the API rejects it"),
         ("{limits: {memory: 4Gi}, requests: {memory: 8Gi}}", "'8Gi' is above the limit, '4Gi'"),
         ("{limits: {cpu: 500m}, requests: {cpu: 1}}", "requests.cpu: 1 is above the limit, '500m'"),
     ],

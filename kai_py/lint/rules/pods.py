@@ -85,7 +85,7 @@ def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             for side in ("limits", "requests"):
                 for key, written in mapping_at(resources, side).items():
                     problem = _amount_problem(key, written, limits.get(key))
-                    if problem and not (side == "limits" and _is_extended(key)):
+                    if problem:
                         yield manifest.error((*container_path, "resources", side, key), problem)
 
 
@@ -139,8 +139,8 @@ def _device_amounts(
     for key in filter(_is_extended, limits):
         limit = _amount(limits[key])
         if limit is None:
-            yield manifest.error((*path, "limits", key), f"{limits[key]!r} is not a quantity")
-        elif limit % 1:
+            continue  # ``amounts`` tells it.
+        if limit % 1:
             message = f"{limits[key]!r} is not whole, the API rejects it"
             if key == GPU:
                 message += ": a part of a GPU is requested by the annotation gpu-fraction"
