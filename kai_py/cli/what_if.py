@@ -46,7 +46,6 @@ from kai_py.simulate.changes import (
 from kai_py.simulate.node_groups import group_node, machine_group
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import (
-    MAX_ADDED_NODES,
     Comparison,
     NodesNeeded,
     PlacedGang,
@@ -257,7 +256,7 @@ def _objects(path: Path) -> list[Document]:
 def _print_needed(needed: NodesNeeded) -> None:
     like, count = needed.like, needed.nodes
     if count is None:
-        say(f"even {MAX_ADDED_NODES} more nodes like {like} would leave gangs pending")
+        say(f"even {needed.most} more nodes like {like} would leave gangs pending")
     else:
         nodes = "node" if count == 1 else "nodes"
         say(f"with {count} more {nodes} like {like}, no gang is short of capacity")

@@ -24,6 +24,9 @@ SETTLE_SECONDS = 600.0
 """Simulated time after which a cluster counts as settled, enough for pods to be replaced."""
 
 MAX_ADDED_NODES = 4096
+LEAST_ADDED_NODES = 16
+"""Tried however few pods wait: a suspended Job may count for fewer pods than it will have."""
+
 NO_PODS: frozenset[str] = frozenset()
 SEED = 1
 
@@ -70,11 +73,12 @@ class Comparison:
 class NodesNeeded:
     """Number of nodes like ``like`` it takes until no gang waits for capacity.
 
-    None: more than are tried.
+    None: not even ``most`` suffice, the most that were tried.
     """
 
     like: str
     nodes: int | None
+    most: int = MAX_ADDED_NODES
 
 
 def what_if(
@@ -101,16 +105,22 @@ def nodes_needed(
     """The least number of nodes like ``like`` with which no gang waits for capacity.
 
     ``pattern``: manifests of such a node, if there is none yet. Gangs that wait for something no
-    node can provide (a missing queue, a gate, members) don't count. O(log n) simulations.
+    node can provide (a missing queue, a gate, members) don't count. More than two nodes for each
+    pending pod are not tried. O(log n) simulations.
     """
-
     cluster = LoadedCluster(documents, configuration, now)
 
-    def suffices(count: int) -> bool:
+    def waiting(count: int) -> list[WaitingGang]:
         outcome = cluster.settled(*changes, AddNodes(like, count, pattern))
-        return not any(waiting.stage in CAPACITY_MAY_HELP for waiting in outcome.waiting)
+        return [each for each in outcome.waiting if each.stage in CAPACITY_MAY_HELP]
 
-    return NodesNeeded(like, smallest_sufficient(suffices, MAX_ADDED_NODES))
+    pods = sum(each.pods for each in waiting(0))
+    if not pods:
+        return NodesNeeded(like, 0)
+    most = min(max(2 * pods, LEAST_ADDED_NODES), MAX_ADDED_NODES)
+    # What waits now waits with no node, too: the search does not ask again.
+    nodes = smallest_sufficient(lambda count: count > 0 and not waiting(count), most)
+    return NodesNeeded(like, nodes, most)
 
 
 def smallest_sufficient(suffices: Callable[[int], bool], limit: int) -> int | None:

@@ -139,6 +139,16 @@ def test_a_gang_that_waits_for_a_queue_waits_for_no_node():
     assert needed.nodes == 0
 
 
+def test_nodes_that_help_no_gang_are_tried_twice_per_pod_at_most():
+    whole = job("wide", 1, "team")
+    whole["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "limits": {"nvidia.com/gpu": 8}
+    }
+    cluster = settled(queue("team", 100), whole, job("more", 9, "team"), nodes=1)
+    needed = nodes_needed(cluster.documents(), (), Configuration(), like="node-0", now=NOW)
+    assert (needed.nodes, needed.most) == (None, 20)
+
+
 @given(st.integers(0, 300))
 def test_the_least_number_is_found(wanted):
     asked = []

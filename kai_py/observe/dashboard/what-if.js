@@ -95,7 +95,7 @@ function tell(text) {
 function* told(found, pairs) {
   if ("like" in found) {
     yield make("p", { textContent: found.nodes === null
-      ? `Even thousands of nodes like ${found.like} would leave gangs pending.`
+      ? `Even ${found.most} more nodes like ${found.like} would leave gangs pending.`
       : `With ${several(found.nodes, "more node")} like ${found.like}, no gang is short of capacity.` });
   } else {
     yield* compared(found);
