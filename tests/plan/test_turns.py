@@ -8,7 +8,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle import action_turns as actions
-from kai_py.plan.cycle import outcome, run, unplaced
+from kai_py.plan.cycle import outcome, run
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
@@ -141,14 +141,14 @@ def test_a_running_gang_that_cannot_be_divided_is_no_victim(monkeypatch):
 
 
 def test_an_error_in_the_explanation_of_a_gang_is_its_reason(monkeypatch):
-    explained = unplaced.elastic_pods
+    explained = outcome.elastic_pods
 
     def failing(each, *rest):
         if each.owner.name == "bad":
             raise Broken("no such number")
         return explained(each, *rest)
 
-    monkeypatch.setattr(unplaced, "elastic_pods", failing)
+    monkeypatch.setattr(outcome, "elastic_pods", failing)
     before = world({"n": 3}, mixed("good"), mixed("bad", created=5), mixed("last", created=9))
     plan = played(before, CycleMemory(ClusterDevices()))
     assert set(placed(plan)) == {"good-a", "good-b"}

@@ -25,8 +25,8 @@ from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
 from kai_py.plan.session.startups import ReadyRule, with_avoided_nodes
 from kai_py.plan.session.turns import CycleOverLimitError, CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
-from kai_py.plan.state.due_amounts import due_amounts
 from kai_py.plan.state.eviction_limits import EvictionLimits
+from kai_py.plan.state.pending_gangs import due_amounts
 from kai_py.plan.state.queues import NOTHING, Quota, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement

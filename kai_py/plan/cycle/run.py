@@ -11,20 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.evict_unready import evict_unready
-from kai_py.plan.actions.leave_nodes import leave_nodes
+from kai_py.plan.actions.leave_nodes import evict_unhealthy, leave_nodes
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.return_to_spot import explain_fallback, return_to_spot
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.actions.unhealthy import evict_unhealthy
 from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.evictions import list_evictions
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.opening import open_cycle
-from kai_py.plan.cycle.outcome import build_plan, gang_placements, with_failures
+from kai_py.plan.cycle.outcome import build_plan, gang_placements, list_unplaced, with_failures
 from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
-from kai_py.plan.cycle.unplaced import list_unplaced
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.postponed import explain_postponed, without_victims
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names

@@ -20,8 +20,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions
-from kai_py.plan.session.outgrown import as_victim
-from kai_py.plan.session.running_gangs import RunningGangsReport
+from kai_py.plan.session.running_gangs import RunningGangsReport, as_victim
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot

@@ -44,9 +44,8 @@ from kai_py.plan.state.claims_to_create import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
-from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node
+from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node, unreachable_reason
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
-from kai_py.plan.state.unreachable_claims import unreachable_reason
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState

@@ -9,9 +9,8 @@ As long as no rule concerns any of the shapes, nothing is counted.
 from collections.abc import Callable, Iterable, Sequence
 
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.state.pod_counts import RefusingPods, SelectedPods
 from kai_py.plan.state.pod_decisions import DecisionKey, PodDecision, decision_key
-from kai_py.plan.state.refusing_pods import RefusingPods
-from kai_py.plan.state.selected_pods import SelectedPods
 from kai_py.policy.pod_rules import DomainCounts, PodRules
 from kai_py.snapshot.pod_selection import DomainTerm, rules_of
 from kai_py.snapshot.resources import Bools

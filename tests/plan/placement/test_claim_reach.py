@@ -1,7 +1,7 @@
 """A gang whose pods share a claim goes where all of them can access its devices."""
 
 from kai_py.api.records.resource import ResourceSlice
-from kai_py.plan.placement import claim_reach
+from kai_py.plan.placement import affinity
 from kai_py.plan.plan import Stage
 from tests.support.records import from_json
 from tests.support.replacing import replace
@@ -102,17 +102,17 @@ def test_the_reason_names_the_device_that_only_some_of_them_can_access():
 
 def test_only_some_allocations_are_tried_on_many_nodes(monkeypatch):
     tried = []
-    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
+    monkeypatch.setattr(affinity, "_reaches", counted(affinity._reaches, tried))
     [unplaced] = cluster(*hardware(*["2"] * 70), *gang("1", "1", "1")).plan().unplaced
     assert unplaced.stage is Stage.DEVICES
-    assert 0 < len(tried) <= ATTEMPTS * (claim_reach.MAX_REACHES_TO_TRY + 1)
+    assert 0 < len(tried) <= ATTEMPTS * (affinity.MAX_REACHES_TO_TRY + 1)
 
 
 def test_allocations_of_several_claims_have_one_bound(monkeypatch):
     """The five smallest pods fit on no node together, whatever the claims of the others get."""
     tried = []
-    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
-    monkeypatch.setattr(claim_reach, "MAX_ALLOCATIONS", 50)
+    monkeypatch.setattr(affinity, "_reaches", counted(affinity._reaches, tried))
+    monkeypatch.setattr(affinity, "MAX_ALLOCATIONS", 50)
     sizes = {"a": "1.2", "b": "1.1", "c": "1"}
     pods = gang(*(sizes[name] for name in "abcabccccc"), claims=tuple("abcabccccc"))
     [unplaced] = cluster(*hardware(*["4"] * 30), *pods).plan().unplaced
