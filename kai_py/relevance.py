@@ -14,7 +14,7 @@ from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import same_owner
-from kai_py.snapshot.resized_pods import resized_requests
+from kai_py.snapshot.requests import resized_requests
 from kai_py.watch.kinds import WatchedQueue
 
 CONFIRMED_SECONDS = 1.0

@@ -29,8 +29,7 @@ from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.pod_usage import assigned_gpus
-from kai_py.snapshot.requests import claimed_amounts, pod_requests
-from kai_py.snapshot.resized_pods import as_resized
+from kai_py.snapshot.requests import as_resized, claimed_amounts, pod_requests
 from kai_py.snapshot.resources import amounts
 from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
 

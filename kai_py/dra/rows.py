@@ -18,12 +18,11 @@ from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequ
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import Device, DeviceAttribute, DeviceTaint, ResourceSlice
-from kai_py.api.selector_terms import can_be_parsed
+from kai_py.api.selectors import can_be_parsed, requirement_matches
 from kai_py.dra.capacity import ParsedCapacity, parse_capacity
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.selectors.device import AttributeValue, BadAttribute, CELDevice, attribute_value
 from kai_py.dra.taints import rule_taints
-from kai_py.snapshot.label_selector import requirement_matches
 
 
 def node_selector_matches(selector: NodeSelector, node: Node) -> bool:

@@ -12,7 +12,7 @@ from kai_py.observe.decision_log import Decision, decisions_about
 from kai_py.observe.pending_order import pending_by_queue
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
+from kai_py.snapshot.tables.known_names import MisnamedScheduler
 
 
 def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> Iterator[str]:

@@ -19,11 +19,11 @@ from kai_py.api.spot import SpotUse
 from kai_py.policy.node_constraints import NodeConstraints, constraints_of
 from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
 from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
-from kai_py.snapshot.gpu_nodes import mixed_strategy, replicated, single_strategy
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.spot import spot_nodes
+from kai_py.snapshot.tables.gpu_nodes import mixed_strategy, replicated, single_strategy
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -11,7 +11,7 @@ import numpy as np
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from kai_py.api.selector_terms import can_be_parsed
+from kai_py.api.selectors import can_be_parsed
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.tables.topology import LabelColumn

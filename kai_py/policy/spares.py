@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from kai_py.api.selectors import label_selector_matches
 from kai_py.api.times import happened_within
 from kai_py.grouping.gang import is_satisfied
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.label_selector import label_selector_matches
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.tables.queue_tree import QueueTable
 from kai_py.snapshot.tables.queues import QueueInfo

@@ -24,7 +24,7 @@ from kai_py.grouping.admitted import (
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
+from kai_py.snapshot.placeholders import MAX_PLACEHOLDERS
 from kai_py.snapshot.tables.admissions import Admissions
 
 _FAILURE_LIMITS = attrgetter("failure_limits")

@@ -28,14 +28,14 @@ from kai_py.snapshot.object_cache import (
     ObjectCache,
 )
 from kai_py.snapshot.parsed_pods import Identify
+from kai_py.snapshot.placeholders import SuspendedJobs
 from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.suspended_jobs import SuspendedJobs
-from kai_py.snapshot.tables.device_health import allocated_device, claim_entries
 from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
+from kai_py.snapshot.tables.readiness import allocated_device, claim_entries
 from kai_py.snapshot.tables.refusals import is_refused
 from kai_py.snapshot.tables.registry import SnapshotTables
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims

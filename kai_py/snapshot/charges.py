@@ -23,7 +23,7 @@ from kai_py.snapshot.gangs import JoinedClaim
 from kai_py.snapshot.object_cache import Key
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.settings import DeviceRegistry
-from kai_py.snapshot.tables.gpu_memory import PLUGIN_GPUS, GpuMemory
+from kai_py.snapshot.tables.gpu_nodes import PLUGIN_GPUS, GpuMemory
 
 if TYPE_CHECKING:
     from kai_py.snapshot.shape import Shape

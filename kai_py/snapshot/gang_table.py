@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
 from kai_py.snapshot.below_min_members import StaleGangs, as_finishing
-from kai_py.snapshot.gang_changes import GangChanges
+from kai_py.snapshot.gang_changes import GangChanges, SortedKeys
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums, charges_of
-from kai_py.snapshot.sorted_keys import SortedKeys
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.refusals import NodeRefusal
 

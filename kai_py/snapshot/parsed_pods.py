@@ -3,6 +3,13 @@
 What was parsed changes only with what the pod requests or with one of these objects, not with its
 node or its state: the pod is not parsed again for a binding, an eviction or a report of the
 kubelet. A pod that is ready changes so seldom that caching it is not worth the memory.
+
+Invalid pods: those that could not be derived in full still count with what can be read of them.
+
+Such a pod is a gang of its own that is not placed. On a node it takes what its containers request,
+as far as the amounts can be read, and its queue is charged with it. Where some cannot be read, its
+node takes no more pods of ours while it runs there. The devices of its claims are counted by the
+claims.
 """
 
 from collections.abc import Callable
@@ -11,21 +18,75 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from kai_py.api.gpu_share import legacy_mig_profile
-from kai_py.api.records.core import Pod
+from kai_py.api.quantity import QuantityError
+from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.records.core import Container, Pod, PodSpec, ResourceRequirements
+from kai_py.api.records.partial import has_unreadable_requests
+from kai_py.api.records.record import QuantityText
 from kai_py.grouping.admitted import ADMITTED_KEY
-from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.owner_chain import Owners
+from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
-from kai_py.snapshot.invalid_pods import invalid_demand, invalid_gang
-from kai_py.snapshot.placeholders import ExpectedMembers, expected_members
+from kai_py.snapshot.placeholders import (
+    ExpectedMembers,
+    expected_members,
+    placeholder_problem,
+    with_admission_defaults,
+)
 from kai_py.snapshot.pod_demand import PodDemand, pod_demand
-from kai_py.snapshot.resized_pods import as_resized
+from kai_py.snapshot.requests import as_resized
+from kai_py.snapshot.resources import amount
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
-from kai_py.snapshot.suspended_jobs import placeholder_problem, with_admission_defaults
-from kai_py.snapshot.tables.gpu_memory import GpuMemory
+from kai_py.snapshot.tables.claims import PodClaims
+from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 from kai_py.snapshot.tables.readiness import ready_condition
+
+
+def invalid_demand(pod: Pod, shapes: ShapeTable, problem: str) -> PodDemand:
+    """The readable requests of ``pod`` and nothing else; ``problem`` says why."""
+    containers = tuple(
+        Container(resources=ResourceRequirements(requests=_readable(each.resources)))
+        for each in (*pod.spec.containers, *pod.spec.init_containers)
+    )
+    readable = structs.replace(pod, spec=PodSpec(containers=containers))
+    listed = [each.resources for each in (*pod.spec.containers, *pod.spec.init_containers)]
+    counted = (each.resources.requests for each in containers)
+    complete = all(
+        got.keys() == {**each.limits, **each.requests}.keys()
+        for got, each in zip(counted, listed, strict=True)
+    )
+    closes = not complete or has_unreadable_requests(pod)
+    shape = shapes.intern(readable)
+    return PodDemand(shape, PodClaims(), None, problem=problem, closes_node=closes)
+
+
+def invalid_gang(pod: Pod, problem: str) -> GangSpec:
+    """A gang of ``pod`` alone, in the queue that it names itself."""
+    meta = pod.metadata
+    return GangSpec(
+        key=f"{meta.namespace}/Pod/{meta.name}",
+        owner=Owner("v1", "Pod", meta.namespace, meta.name, meta.uid),
+        queue=annotation_or_label(meta, QUEUE_NAME_KEY),
+        tree=Subgroup(min_members=1),
+        problem=f"pod {meta.namespace}/{meta.name}: {problem}",
+    )
+
+
+def _readable(resources: ResourceRequirements) -> dict[str, QuantityText]:
+    listed = {**resources.limits, **resources.requests}
+    return {name: text for name, text in listed.items() if _is_readable(name, text)}
+
+
+def _is_readable(name: str, text: QuantityText) -> bool:
+    try:
+        amount(name, text)
+    except QuantityError:
+        return False
+    return True
+
 
 Identify = Callable[[Pod, Owners], GangSpec]
 

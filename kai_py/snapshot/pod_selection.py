@@ -21,7 +21,7 @@ from kai_py.api.records.core import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from kai_py.snapshot.label_selector import label_selector_matches
+from kai_py.api.selectors import label_selector_matches
 
 if TYPE_CHECKING:
     from kai_py.snapshot.shape import Shape

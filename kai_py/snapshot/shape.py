@@ -3,6 +3,14 @@
 Two pods have the same shape when no rule of placement can tell them apart: equal requests, equal
 constraints and equal claims. A claim that only one pod uses is part of the shape by its spec; a
 claim that pods share, or that is allocated already, is part of it by its identity.
+
+Features of nodes that pods rely on (KEP-5328): kubelets declare those that they support.
+
+A kubelet fails a pod that requires a feature which it does not declare.
+
+Source: k8s.io/component-helpers nodedeclaredfeatures/features (``InferForScheduling``); features
+that matter only when a pod is changed are not listed. Not read are those of fields that no record
+has: ``bindMountOptions`` of volume mounts, and ``assigned.cpuset`` of the downward API.
 """
 
 from collections.abc import Mapping
@@ -18,12 +26,30 @@ from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, To
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
-from kai_py.snapshot.node_features import required_features
 from kai_py.snapshot.pod_selection import has_rules
 from kai_py.snapshot.requests import is_sidecar, pod_requests, unused_pod_level
 from kai_py.snapshot.spot import SpotChoice
 from kai_py.snapshot.tables.numa import Alignment, alignment
 from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
+
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+
+def required_features(pod: Pod) -> tuple[str, ...]:
+    """The features that nodes must declare to run a pod, sorted."""
+    spec = pod.spec
+    found = []
+    if any(
+        rule.action == "RestartAllContainers"
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    ):
+        found.append(RESTART_ALL_CONTAINERS)
+    if spec.host_network and not spec.host_users:
+        found.append(USER_NAMESPACES_ON_HOST_NETWORK)
+    return tuple(found)
+
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty IP means all addresses."""

@@ -26,8 +26,7 @@ from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.gpus import GpuSharing
-from kai_py.snapshot.tables.known_names import NamesByScope
-from kai_py.snapshot.tables.misnamed_schedulers import MisnamedScheduler
+from kai_py.snapshot.tables.known_names import MisnamedScheduler, NamesByScope
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo

@@ -22,6 +22,7 @@ from kai_py.api.records.core import (
 from kai_py.api.records.kai import KaiQueue, KaiQueueStatus
 from kai_py.api.records.unstructured import unstructured
 from kai_py.api.references import GroupRef, PodRef
+from kai_py.api.selectors import requirement_matches
 from kai_py.commit.claims.reconcile import ClaimFailure, next_patch
 from kai_py.commit.claims.recovery import planned_pods
 from kai_py.commit.dependencies import ExecutorDependencies
@@ -35,7 +36,6 @@ from kai_py.plan.plan import Action, Nomination, Plan
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.victims.minimise import by_total_cost
 from kai_py.snapshot.gangs import JoinedClaim
-from kai_py.snapshot.label_selector import requirement_matches
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo, closed_by_default
 from tests.commit.test_exact_writes import ALLOCATION, claim, desired
 from tests.commit.test_exact_writes import NOW as WRITTEN

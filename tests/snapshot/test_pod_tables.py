@@ -3,6 +3,8 @@
 Random changes, assumptions and withdrawals are fed to one builder; another is built from what is
 there and assumed at the end. Only what is history by definition is left out: since when a gang is
 below its minMember, and which of the pods that share a claim is charged with it.
+
+Pods whose schedulerName is almost ours are reported, and no other scheduler's.
 """
 
 from unittest import mock
@@ -10,16 +12,20 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from kai_py.api.problems import is_misspelling
+from kai_py.api.records.core import Condition
 from kai_py.dra import cluster_devices
 from kai_py.grouping.grouper import Grouper
+from kai_py.plan.explain.objects import MAX_MISNAMED
 from kai_py.snapshot import builder
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN
 from kai_py.snapshot.tables.pod_table import PodTables
 from tests.snapshot.history import ALIGNED_POD, NODES, PLAIN, WAITS, history_of
 from tests.support.examples import examples
-from tests.support.scenario import Cluster
+from tests.support.scenario import Cluster, cluster, node, pod, queue
 
 states = st.fixed_dictionaries(
     {
@@ -222,3 +228,77 @@ def test_a_pod_on_another_node_than_assumed_takes_no_zone_of_either():
     elsewhere = {**WAITS, "node": "n1", "phase": "Running"}
     numa = history_of(*assumed, ("pod", ALIGNED_POD, elsewhere)).snapshot().numa
     assert not numa["n0"].unreported + numa["n1"].unreported
+
+
+OURS = "kai-scheduler"
+
+
+def named(scheduler, name="p", at="", answered=False):
+    found = pod(name, queue="team-a")
+    conditions = (Condition(type="PodScheduled", status="False"),) if answered else ()
+    return replace(
+        found,
+        spec=replace(found.spec, scheduler_name=scheduler, node_name=at),
+        status=replace(found.status, conditions=conditions),
+    )
+
+
+def reported(*pods):
+    snapshot = cluster(node("a"), queue("team-a", 8), *pods).snapshot()
+    return [each.pod.name for each in snapshot.misnamed_schedulers]
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["kai-schedular", "kai-schedulr", "kaischeduler", "Kai-Scheduler", "kai-shceduler"]
+)
+def test_a_misspelt_name_is_reported_at_the_pod(scheduler):
+    plan = cluster(node("a"), queue("team-a", 8), named(scheduler)).plan()
+    [problem] = plan.problems
+    assert problem.object.name == "p"
+    assert problem.message == (
+        f'no pod with spec.schedulerName "{scheduler}" was ever placed; did you mean {OURS}?'
+    )
+
+
+@pytest.mark.parametrize(
+    "scheduler", [OURS, "default-scheduler", "aws-scheduler", "kai-scheduler-2nd", "volcano", "kai"]
+)
+def test_other_names_are_not(scheduler):
+    assert reported(named(scheduler)) == []
+
+
+def test_a_scheduler_that_placed_a_pod_or_answered_exists():
+    assert reported(named("kai-schedulr")) == ["p"]
+    assert reported(named("kai-schedulr"), named("kai-schedulr", "other", at="a")) == []
+    assert reported(named("kai-schedulr", answered=True)) == []
+
+
+def test_it_is_reported_until_it_is_gone():
+    ours = cluster(node("a"), queue("team-a", 8), named("kai-schedulr"))
+    elsewhere = named("kai-schedulr", "other", at="a")
+    ours.add(elsewhere)
+    assert ours.snapshot().misnamed_schedulers == ()
+    ours.remove(elsewhere)
+    assert len(ours.snapshot().misnamed_schedulers) == 1
+    ours.remove(named("kai-schedulr"))
+    assert ours.snapshot().misnamed_schedulers == ()
+
+
+def test_events_for_it_are_bounded():
+    many = [named("kai-schedulr", f"p{i:03}") for i in range(MAX_MISNAMED + 5)]
+    plan = cluster(node("a"), queue("team-a", 8), *many).plan()
+    assert len(plan.problems) == MAX_MISNAMED
+
+
+LETTERS = st.text("abcde", min_size=5, max_size=10)
+
+
+@given(LETTERS, LETTERS)
+def test_being_a_misspelling_is_mutual(left, right):
+    assert is_misspelling(left, right) == is_misspelling(right, left)
+
+
+@given(LETTERS, st.integers(0, 8))
+def test_two_letters_swapped_are_one_edit(word, at):
+    swapped = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
+    assert swapped == word or is_misspelling(swapped, word)

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.job import PodTemplate, SuspendedJob, SuspendedJobSpec
-from kai_py.snapshot import suspended_jobs
+from kai_py.snapshot import placeholders
 from kai_py.snapshot.builder import SnapshotBuilder
-from kai_py.snapshot.suspended_jobs import MAX_PLACEHOLDERS
+from kai_py.snapshot.placeholders import MAX_PLACEHOLDERS
 from tests.support.scenario import QUEUE, START, cluster, node, placed, pod, queue
 
 
@@ -60,7 +60,7 @@ def test_a_job_grows_above_the_maximum_and_comes_back():
 
 def test_a_namespace_has_no_more_placeholders_than_it_may_have(monkeypatch):
     """Jobs beyond cost one each, whose message says so, until those before have left."""
-    monkeypatch.setattr(suspended_jobs, "MAX_PER_NAMESPACE", 10)
+    monkeypatch.setattr(placeholders, "MAX_PER_NAMESPACE", 10)
     jobs = [suspended(f"j{number}", 4) for number in range(4)]
     made = world(*jobs).add(pod("canary", queue="other"))
     plan = made.plan()
@@ -79,10 +79,10 @@ def test_a_namespace_has_no_more_placeholders_than_it_may_have(monkeypatch):
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("a", "b")), st.integers(-1, 8))))
 def test_placeholders_are_those_of_the_jobs_that_are_suspended(steps):
     """Whatever changes in which order: none is left over, none too many, none missing for good."""
-    most, largest = suspended_jobs.MAX_PER_NAMESPACE, suspended_jobs.MAX_PLACEHOLDERS
-    suspended_jobs.MAX_PER_NAMESPACE, suspended_jobs.MAX_PLACEHOLDERS = 9, 6
+    most, largest = placeholders.MAX_PER_NAMESPACE, placeholders.MAX_PLACEHOLDERS
+    placeholders.MAX_PER_NAMESPACE, placeholders.MAX_PLACEHOLDERS = 9, 6
     try:
-        known, jobs, shown = suspended_jobs.SuspendedJobs(), {}, {}
+        known, jobs, shown = placeholders.SuspendedJobs(), {}, {}
         for number, namespace, pods in steps:
             old, name = jobs.get((number, namespace)), f"j{number}"
             new = suspended(name, pods) if pods >= 0 else None
@@ -95,7 +95,7 @@ def test_placeholders_are_those_of_the_jobs_that_are_suspended(steps):
             jobs[number, namespace] = new
             check_placeholders(jobs, shown)
     finally:
-        suspended_jobs.MAX_PER_NAMESPACE, suspended_jobs.MAX_PLACEHOLDERS = most, largest
+        placeholders.MAX_PER_NAMESPACE, placeholders.MAX_PLACEHOLDERS = most, largest
 
 
 def check_placeholders(jobs, shown):

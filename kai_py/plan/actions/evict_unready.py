@@ -22,7 +22,7 @@ from kai_py.plan.session.startups import (
 from kai_py.plan.victims.relocate import evict_for_itself
 from kai_py.plan.victims.survival import running_pods, would_fail
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.tables.device_health import DeviceKey
+from kai_py.snapshot.tables.readiness import DeviceKey
 
 MAX_CAUSES = 3
 PENDING_START = "and no reason is known yet"

@@ -32,8 +32,8 @@ from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.device_health import DeviceKey
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
+from kai_py.snapshot.tables.readiness import DeviceKey
 
 DEFAULT_ATTEMPTS = 3
 FIRST_BACKOFF = 60.0

@@ -22,7 +22,7 @@ from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.admitted_gangs import expected_pods, is_fragile
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.suspended_jobs import has_placeholder
+from kai_py.snapshot.placeholders import has_placeholder
 
 
 class Assignment(Struct, frozen=True):

@@ -8,9 +8,9 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting
-from kai_py.snapshot.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
 
 

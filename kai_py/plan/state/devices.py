@@ -49,10 +49,10 @@ from kai_py.plan.state.undo import Undo, no_undo, undo_all
 from kai_py.policy.node_selector import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.placeholders import is_placeholder
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.suspended_jobs import is_placeholder
 
 
 class CycleDevices:

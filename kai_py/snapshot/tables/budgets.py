@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.policy import PodDisruptionBudget
-from kai_py.snapshot.label_selector import label_selector_matches
+from kai_py.api.selectors import label_selector_matches
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 

@@ -9,7 +9,7 @@ pods must not cost another queue anything.
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
-from kai_py.snapshot.label_selector import label_selector_matches
+from kai_py.api.selectors import label_selector_matches
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 

@@ -27,17 +27,15 @@ from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.completions import Completions
-from kai_py.snapshot.tables.device_health import UnhealthyPods
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
-from kai_py.snapshot.tables.gpu_memory import GpuMemory
-from kai_py.snapshot.tables.known_names import KnownNames
-from kai_py.snapshot.tables.misnamed_schedulers import MisnamedSchedulers
+from kai_py.snapshot.tables.gpu_nodes import GpuMemory
+from kai_py.snapshot.tables.known_names import KnownNames, MisnamedSchedulers
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PodRuleTable
 from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
 from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
-from kai_py.snapshot.tables.readiness import StartingPods
+from kai_py.snapshot.tables.readiness import StartingPods, UnhealthyPods
 from kai_py.snapshot.tables.refusals import Refusals
 from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 from kai_py.snapshot.tables.topology import Topologies

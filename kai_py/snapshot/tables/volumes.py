@@ -21,7 +21,7 @@ from kai_py.api.records.storage import (
     PersistentVolume,
     VolumeAttachment,
 )
-from kai_py.snapshot.label_selector import label_selector_matches
+from kai_py.api.selectors import label_selector_matches
 from kai_py.snapshot.resources import amount
 from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
 
