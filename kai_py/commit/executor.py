@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.commit.committer import Committer
-from kai_py.commit.dependencies import ExecutorDependencies
-from kai_py.commit.forced_evictions import ForcedEvictions
+from kai_py.commit.dependencies import ExecutorDependencies, Lookups
+from kai_py.commit.eviction import ForcedEvictions
 from kai_py.commit.gpus.reservations import GpuReservations
-from kai_py.commit.lookups import Lookups
 from kai_py.commit.maintenance import Maintenance
 from kai_py.commit.reports import NamedTask, PlanReports
 from kai_py.plan.plan import Plan

@@ -23,8 +23,7 @@ from kai_py.commit.claims.repair import DamagedPod, PodRepair, RepairPasses, fin
 from kai_py.commit.committer import Committer
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import find_long_graces, shorten_grace
-from kai_py.commit.forced_evictions import ForcedEvictions
+from kai_py.commit.eviction import ForcedEvictions, find_long_graces, shorten_grace
 from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.gpus.upkeep import GpuUpkeep
 from kai_py.commit.pod_state import fence_pod

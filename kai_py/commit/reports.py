@@ -6,20 +6,17 @@ Alongside the cycles, each writer updates its objects to what the last plan says
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
 
-from kai_py.commit.dependencies import ExecutorDependencies
+from kai_py.commit.autoscalers import NodeProtector, ScaleUpTracker
+from kai_py.commit.dependencies import ExecutorDependencies, Lookups
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
-from kai_py.commit.lookups import Lookups
 from kai_py.commit.namespace_texts import NamespaceTexts
 from kai_py.commit.pod_patches import CheckpointRequester, GateRemover
-from kai_py.commit.promised_nodes import NodeProtector
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
-from kai_py.commit.scale_ups import ScaleUpTracker
-from kai_py.commit.statuses.grove_pod_gang import PodGangStatusWriter
+from kai_py.commit.statuses.group_conditions import NativeGroupStatusWriter, PodGangStatusWriter
 from kai_py.commit.statuses.kai import KaiStatusWriter
 from kai_py.commit.statuses.kai_messages import with_kai_messages
-from kai_py.commit.statuses.native_pod_group import NativeGroupStatusWriter
 from kai_py.commit.statuses.pod import PodStatusWriter, pending_statuses
 from kai_py.commit.statuses.queue import QueueStatusWriter
 from kai_py.plan.plan import Plan

@@ -31,13 +31,18 @@ another scheduler has bound to another node keeps its claims: they may be in use
 Cost: per pod one binding, per claim two patches (finalizer, status), or one where it was
 allocated before; per undone claim one patch. A claim to create costs one create and one patch of
 the pod more, and undoing it a read, a patch and a delete.
+
+Waiting for several coroutines at once, at no cost where there are none or only one.
+
+Most gangs have one pod and no claim. ``asyncio.gather`` makes a task of each coroutine and lets the
+event loop turn once more even for none, which a thousand bindings a second feel.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kai_py.api.printable import first_of
 from kai_py.api.records.core import Pod
@@ -65,13 +70,22 @@ from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
 from kai_py.commit.node_check import FindNode, node_problem
 from kai_py.commit.pod_state import fence_group, fence_until_known
 from kai_py.commit.settings import CommitSettings
-from kai_py.commit.together import together
 from kai_py.plan.plan import GangPlacement, Placement
 from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.watch.errors import ApiError
 
-log = logging.getLogger(__name__)
 Result = TypeVar("Result")
+
+
+async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """The results of ``work`` in its order; raises its first exception."""
+    coroutines = list(work)
+    if len(coroutines) > 1:
+        return await asyncio.gather(*coroutines)
+    return [await each for each in coroutines]
+
+
+log = logging.getLogger(__name__)
 RELEASING_OUTCOMES = (BindingOutcome.DELETED, BindingOutcome.FAILED)
 FAILURE_OUTCOMES = (BindingOutcome.BOUND_ELSEWHERE, BindingOutcome.FAILED)
 

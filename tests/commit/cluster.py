@@ -22,14 +22,13 @@ from kai_py.api.records.resource import (
     ResourceClaim,
 )
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.call_limit import CallLimit
+from kai_py.commit.api_access import ApiAccess, CallLimit
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.committer import Committer
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
-from kai_py.commit.forced_evictions import ForcedEvictions
+from kai_py.commit.eviction import ForcedEvictions
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.references import PodRef
-from kai_py.commit.call_limit import CallLimit
+from kai_py.commit.api_access import CallLimit
 from kai_py.embedded.resources import NAMESPACES, PODS
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Plan

@@ -14,8 +14,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.records.resource_versions import encode_allocation
 from kai_py.api.references import ClaimRef, PodRef
-from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.call_limit import CallLimit
+from kai_py.commit.api_access import ApiAccess, CallLimit
 from kai_py.commit.claims.exact_writes import (
     adding_consumers,
     adding_finalizer,

@@ -6,8 +6,7 @@ import logging
 import pytest
 
 from kai_py.api.references import ClaimRef
-from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.call_limit import CallLimit
+from kai_py.commit.api_access import ApiAccess, CallLimit
 from kai_py.commit.claims.recovery import CLAIMS_WITH_MANAGERS, GroupOwnership
 from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.watch.errors import ApiError, NotFound

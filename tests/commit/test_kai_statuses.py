@@ -6,6 +6,7 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup, KaiQueue
+from kai_py.commit.statuses.kai import kai_queue_patch, kai_queue_reports
 from kai_py.commit.statuses.kai_pod_group import (
     KaiPodGroupAnnotations,
     LastEvictions,
@@ -14,7 +15,6 @@ from kai_py.commit.statuses.kai_pod_group import (
     kai_pod_group_patch,
     kai_pod_group_reports,
 )
-from kai_py.commit.statuses.kai_queue import kai_queue_patch, kai_queue_reports
 from kai_py.commit.statuses.pod import differs, pending_statuses, pod_status_patch
 from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE

@@ -6,7 +6,7 @@ import pytest
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.commit.statuses.native_pod_group import (
+from kai_py.commit.statuses.group_conditions import (
     composite_group_reports,
     native_group_patch,
     native_group_reports,

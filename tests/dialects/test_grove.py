@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.commit.statuses.grove_pod_gang import pod_gang_patch, pod_gang_reports
+from kai_py.commit.statuses.group_conditions import pod_gang_patch, pod_gang_reports
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.kai.objects import kai_queue, pod_group
 

@@ -14,7 +14,7 @@ from unittest import mock
 from prometheus_client import CollectorRegistry
 
 from kai_py import scheduler
-from kai_py.commit import promised_nodes, provisioner
+from kai_py.commit import autoscalers, provisioner
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import BudgetsConfig, Configuration, LeaderElectionConfig
 from kai_py.embedded.clock import SIMULATION_START
@@ -45,7 +45,7 @@ RARER = (
     (metrics, "MONITOR_SECONDS", 900.0),
     (auditor, "INTERVAL", 300.0),
     (mirror, "DISCOVERY_SECONDS", 900.0),
-    (promised_nodes, "PAUSE", 15.0),
+    (autoscalers, "PAUSE", 15.0),
     (provisioner, "RESYNC_SECONDS", 60.0),
     (kept_history, "SAVE_SHARES_SECONDS", 300.0),
 )

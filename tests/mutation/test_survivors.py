@@ -28,7 +28,7 @@ from kai_py.commit.claims.recovery import planned_pods
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.pod_state import ReadState, fence_group
 from kai_py.commit.provisioner import REQUEST_KEY, pods_waiting_for
-from kai_py.commit.statuses.kai_queue import KaiQueueReport, kai_queue_patch
+from kai_py.commit.statuses.kai import KaiQueueReport, kai_queue_patch
 from kai_py.commit.statuses.queue_conditions import QueueCondition
 from kai_py.grouping.admitted import PROTECTION, least_protected, shared_groups
 from kai_py.grouping.owner_chain import OwnerChain

@@ -26,8 +26,7 @@ from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.device_holders import DeviceConflict, DeviceHolders
 from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import EvictionOutcome
-from kai_py.commit.forced_evictions import ForcedEvictions
+from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
 from kai_py.commit.pod_state import ReadState, fence_group, fence_pod
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of

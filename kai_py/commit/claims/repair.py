@@ -32,8 +32,7 @@ from kai_py.commit.api_access import ApiAccess
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.reconcile import ClaimFailure, DesiredClaim, reconcile_claim, selects_node
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import EvictionOutcome
-from kai_py.commit.forced_evictions import ForcedEvictions
+from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 from kai_py.watch.errors import ApiError

@@ -7,12 +7,19 @@ A create is idempotent, for the name follows from node and group. A reservation 
 refused (phase Failed) is deleted, and the attempt ends; the next one creates another. Two
 reservation pods with one UUID mean that the device plugin shares GPUs itself (time-slicing
 replicas): none of them is used then, as whole GPUs would be shared as well.
+
+Index of shared GPUs: the reservation pods of each, and the pods that share it.
+
+Maintained from mirror events, O(shared GPUs of the pod) each. What a pod on a node shares is noted
+when it is first seen there and kept until it ends: its labels are its tenant's, and a pod that lost
+its label would go on using a GPU that counts as free.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from kai_py.api.gpu_reservation import (
     GPU_CONTAINER,
@@ -23,17 +30,96 @@ from kai_py.api.gpu_reservation import (
     gpu_container,
     is_live,
     reservation_pod,
+    reserved_group,
 )
 from kai_py.api.gpu_share import RESERVATION, shared_gpu_metadata, shared_gpus
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
-from kai_py.commit.gpus.groups import SharedGpuGroups
 from kai_py.commit.retry import retry_transient
 from kai_py.grouping.admitted import shared_groups
 from kai_py.plan.plan import Placement
 from kai_py.watch.errors import AlreadyExists, ApiError, Conflict
+
+
+class SharedGpuGroups:
+    """Reservation pods and sharing pods by GPU, each by uid."""
+
+    def __init__(self) -> None:
+        self._reservations: dict[GpuGroup, dict[str, Pod]] = {}
+        self._sharers: dict[GpuGroup, dict[str, Pod]] = {}
+        self._groups_of: dict[str, tuple[GpuGroup, ...]] = {}
+        self._changes: WeakValueDictionary[GpuGroup, asyncio.Event] = WeakValueDictionary()
+
+    def apply(self, old: Pod | None, new: Pod | None) -> None:
+        """Apply a change of a pod in the mirror; None stands for absent."""
+        changed = new if new is not None else old
+        if changed is None:
+            return
+        reserved = reserved_group(changed)
+        if reserved is not None:
+            _put(self._reservations, reserved, changed.metadata.uid, new)
+            self._notify(reserved)
+        else:
+            self._apply_sharer(changed, present=new is not None)
+
+    def reservations(self, gpu: GpuGroup) -> tuple[Pod, ...]:
+        """The reservation pods of a GPU, terminating and finished ones too."""
+        return tuple(self._reservations.get(gpu, {}).values())
+
+    def sharers(self, gpu: GpuGroup) -> tuple[Pod, ...]:
+        """The unfinished pods on the node that share a GPU."""
+        return tuple(self._sharers.get(gpu, {}).values())
+
+    def reserved(self) -> tuple[GpuGroup, ...]:
+        """The GPUs with reservation pods, in order."""
+        return tuple(sorted(self._reservations))
+
+    def shared(self) -> tuple[GpuGroup, ...]:
+        """The GPUs that pods share, in order."""
+        return tuple(sorted(self._sharers))
+
+    def reservations_on(self, node: str) -> Iterator[tuple[GpuGroup, Pod]]:
+        """The live reservation pods of a node."""
+        for gpu, pods in self._reservations.items():
+            if gpu.node == node:
+                yield from ((gpu, pod) for pod in pods.values() if is_live(pod))
+
+    def change_of(self, gpu: GpuGroup) -> asyncio.Event:
+        """An event that is set when the mirror shows a change of a reservation pod of ``gpu``.
+
+        Clear it before looking: what changes afterwards sets it again.
+        """
+        return self._changes.setdefault(gpu, asyncio.Event())
+
+    def _notify(self, gpu: GpuGroup) -> None:
+        if (changed := self._changes.get(gpu)) is not None:
+            changed.set()
+
+    def _apply_sharer(self, pod: Pod, *, present: bool) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        known = self._groups_of.get(uid, ())
+        if not present or not node or is_finished(pod):
+            for gpu in self._groups_of.pop(uid, ()):
+                _put(self._sharers, gpu, uid, None)
+            return
+        groups = tuple(dict.fromkeys((*known, *shared_groups(pod))))
+        if groups:
+            self._groups_of[uid] = groups
+        for gpu in groups:
+            _put(self._sharers, gpu, uid, pod)
+
+
+def _put(table: dict[GpuGroup, dict[str, Pod]], gpu: GpuGroup, uid: str, pod: Pod | None) -> None:
+    if pod is not None:
+        table.setdefault(gpu, {})[uid] = pod
+        return
+    pods = table.get(gpu, {})
+    pods.pop(uid, None)
+    if not pods:
+        table.pop(gpu, None)
+
 
 FindPod = Callable[[PodRef], Pod | None]
 """A pod from the mirror; None when it is deleted or was recreated."""

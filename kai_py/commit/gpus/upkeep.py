@@ -29,10 +29,8 @@ from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.claims.repair import RepairOutcome
 from kai_py.commit.event_writer import EventWriter
-from kai_py.commit.eviction import EvictionOutcome
-from kai_py.commit.forced_evictions import ForcedEvictions
-from kai_py.commit.gpus.groups import SharedGpuGroups
-from kai_py.commit.gpus.reservations import GpuReservations
+from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
+from kai_py.commit.gpus.reservations import GpuReservations, SharedGpuGroups
 from kai_py.commit.pod_state import ReadState, read_pod_state
 
 log = logging.getLogger(__name__)

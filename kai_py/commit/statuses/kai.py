@@ -1,11 +1,25 @@
-"""Writers of the statuses and annotations of KAI's Queues and PodGroups."""
+"""Writers of the statuses and annotations of KAI's Queues and PodGroups.
+
+Status of KAI's Queues, as KAI's queue controller would write it.
+
+``childQueues``, ``allocated``, ``allocatedNonPreemptible`` and ``requested`` are for programs that
+read KAI's Queues. The condition types ``Orphan`` and ``OverQuota`` are KAI's, which never sets
+them; ``Ready`` says what is wrong with the Queue, for example that a native one has its name.
+"""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
+from kai_py.api.records.core import Condition
 from kai_py.api.records.kai import KaiQueue
+from kai_py.api.times import format_time
+from kai_py.commit.api_access import preconditions
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.kai_pod_group import (
     LastEvictions,
@@ -14,13 +28,111 @@ from kai_py.commit.statuses.kai_pod_group import (
     kai_pod_group_patch,
     kai_pod_group_reports,
 )
-from kai_py.commit.statuses.kai_queue import KaiQueueReport, kai_queue_patch, kai_queue_reports
+from kai_py.commit.statuses.queue import kai_resource_list
+from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
 from kai_py.commit.statuses.report_writer import report_writer
+from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
 from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES
 from kai_py.watch.mirror import Mirror
+from kai_py.watch.resource import Key
+
+CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DESERVED: "OverQuota"}
+
+
+@dataclass(frozen=True, slots=True)
+class KaiQueueReport:
+    """A plan's report on a queue."""
+
+    share: QueueShare
+    children: tuple[str, ...]
+    conditions: tuple[QueueCondition, ...]
+
+
+def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
+    """A report for every queue of the plan, whichever API it was written in."""
+    shares = {share.queue: share for share in plan.queues}
+    children: dict[str, list[str]] = {}
+    for share in plan.queues:
+        children.setdefault(share.parent, []).append(share.queue)
+    return {
+        ("", name): KaiQueueReport(
+            share, tuple(children.get(name, ()) if name else ()), queue_conditions(share, shares)
+        )
+        for name, share in shares.items()
+    }
+
+
+def kai_queue_patch(
+    report: KaiQueueReport, known: KaiQueue, now: datetime
+) -> dict[str, Any] | None:
+    """The merge patch of the status, or None if the Queue is up to date."""
+    share, current = report.share, known.status
+    status: dict[str, Any] = {}
+    if tuple(current.child_queues) != report.children:
+        status["childQueues"] = list(report.children)
+    for field, old, amounts in (
+        ("allocated", current.allocated, share.allocated),
+        ("allocatedNonPreemptible", current.allocated_non_preemptible, share.non_preemptible),
+        ("requested", current.requested, share.requested),
+    ):
+        changes = _changes(old, kai_resource_list(amounts))
+        if changes:
+            status[field] = changes
+    conditions = _conditions(report, known, now)
+    if conditions is not None:
+        status["conditions"] = conditions
+    if not status:
+        return None
+    return {"metadata": preconditions(known), "status": status}
+
+
+def _changes(old: Mapping[str, object], new: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {name: None for name in old if name not in new}
+    changes.update({name: text for name, text in new.items() if str(old.get(name)) != text})
+    return changes
+
+
+def _conditions(
+    report: KaiQueueReport, known: KaiQueue, now: datetime
+) -> list[dict[str, Any]] | None:
+    """The whole list of conditions, or None if it is up to date."""
+    before = {condition.type: condition for condition in known.status.conditions}
+    ours = {
+        name: _condition(found, name, before.get(name), now)
+        for found in report.conditions
+        if (name := CONDITION_TYPES.get(found.type, ""))
+    }
+    if all(before.get(name) == condition for name, condition in ours.items()):
+        return None
+    others = (each for name, each in before.items() if name not in ours)
+    return [_document(each) for each in (*others, *ours.values())]
+
+
+def _condition(
+    found: QueueCondition, name: str, before: Condition | None, now: datetime
+) -> Condition:
+    """A condition as KAI names it; it keeps its time until its status changes."""
+    return Condition(
+        type=name,
+        status=found.status,
+        reason=found.reason,
+        message=found.message,
+        last_transition_time=now
+        if before is None or before.status != found.status
+        else before.last_transition_time,
+    )
+
+
+def _document(condition: Condition) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(condition)
+    if condition.last_transition_time is None:
+        del document["lastTransitionTime"]
+    else:
+        document["lastTransitionTime"] = format_time(condition.last_transition_time)
+    return document
 
 
 class KaiStatusWriter:

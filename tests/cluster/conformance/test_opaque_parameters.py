@@ -18,8 +18,7 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.cli.connection import cluster_client
-from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.call_limit import CallLimit
+from kai_py.commit.api_access import ApiAccess, CallLimit
 from kai_py.commit.claims.reconcile import DesiredClaim, reconcile_claim, release_claim
 from kai_py.commit.retry import RetryPolicy
 from kai_py.watch import kinds
