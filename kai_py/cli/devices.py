@@ -28,8 +28,7 @@ from kai_py.cli.output import (
 from kai_py.cli.reading import plan_cluster
 from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
-from kai_py.observe.device_entries import entries_of
-from kai_py.observe.http_lists import DeviceList
+from kai_py.observe.http_lists import DeviceList, entries_of
 from kai_py.watch.errors import ApiError
 from kai_py.watch.kinds import POOL_STATUS_REQUESTS
 

@@ -25,12 +25,11 @@ from kai_py.cli.errors import CommandError
 from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import HttpAccess
+from kai_py.observe.http_access import HttpAccess, reader_finder
 from kai_py.observe.http_forward import own_address
 from kai_py.observe.log import configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
-from kai_py.observe.tenant_reader import reader_finder
 from kai_py.observe.token_review import TokenReviews
 from kai_py.plan.plan import Plan
 from kai_py.scheduler import Scheduler

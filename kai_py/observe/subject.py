@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from kai_py.api.choices import Subject
 from kai_py.observe.claim_funnel import ClaimFunnel, claim_funnel
+from kai_py.observe.cluster_view import pending_by_queue
 from kai_py.observe.decision_log import Decision, decisions_about
-from kai_py.observe.pending_order import pending_by_queue
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.known_names import MisnamedScheduler

@@ -19,7 +19,7 @@ from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support.worlds import gang, world
 
 WAITS = world({"n1": 4}, gang("train", pods=2, gpus=8)).snapshot(0.0)

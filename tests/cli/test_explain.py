@@ -19,7 +19,7 @@ from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch
 from kai_py.simulate.objects import write_objects
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_situations import staged

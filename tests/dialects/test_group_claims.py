@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from kai_py.commit.claims.reconcile import desired_claims
-from kai_py.observe.device_entries import entries_of
+from kai_py.observe.http_lists import entries_of
 from kai_py.plan.plan import Plan
 from tests.dialects.feeding import Cluster, node, placed, pod
 from tests.dialects.test_native_groups import QUEUE, group

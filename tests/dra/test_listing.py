@@ -4,7 +4,7 @@ from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import ResourceSlice
 from kai_py.cli.devices import Grouping, count_rows, tree_rows
 from kai_py.dra.explain.device_list import DeviceStatus
-from kai_py.observe.device_entries import entries_of
+from kai_py.observe.http_lists import entries_of
 from tests.plan.state.test_device_safety import slices
 from tests.support.records import from_json
 from tests.support.scenario import (

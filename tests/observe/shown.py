@@ -1,13 +1,34 @@
-"""What the dashboard shows in tests: views that can be changed, and a large cluster."""
+"""What the dashboard shows in tests: views that can be changed, and a large cluster.
 
+Views of small worlds, as a scheduler would hand them to those who show them.
+
+The dashboard in a browser: how large it is shown, and what it says.
+"""
+
+import numpy as np
+import pytest
 from prometheus_client import CollectorRegistry
 
+from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.share_history import ShareHistory
-from tests.observe.views import view_of
+from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.run import run_cycle
+from kai_py.plan.session.settings import CycleSettings
+from kai_py.plan.state.cluster_totals import gpus_of_nodes
+from tests.observe.browser import find_browser
 from tests.support import scenario
+
+
+def view_of(snapshot, number=1):
+    devices = ClusterDevices()
+    plan = run_cycle(snapshot, CycleSettings(), CycleMemory(devices))
+    published = devices.node_gpus(snapshot.nodes)
+    gpus = gpus_of_nodes(snapshot, devices.accounting, published)
+    return ClusterView(number, snapshot, plan, np.asarray(gpus))
 
 
 class Shown:
@@ -44,3 +65,21 @@ def large_cluster():
         if i % 3 == 0:
             made.add(scenario.pod(f"p{i}", 6, queue="team", node=f"n{i}"))
     return made
+
+
+IN_BROWSER = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_browser() is None, reason="there is no chromium to show the page"),
+]
+"""Marks of modules that show the page."""
+PAINTED = "document.body?.dataset.cycle"
+NARROW, WIDE = (390, 800), (1280, 900)
+
+
+async def look(tab, url, size=WIDE, *, dark=False):
+    await tab.open(url, width=size[0], height=size[1], dark=dark)
+    await tab.until(PAINTED)
+
+
+async def texts(tab, selector):
+    return await tab.value(f"[...document.querySelectorAll('{selector}')].map(e => e.innerText)")

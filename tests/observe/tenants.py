@@ -7,8 +7,7 @@ import aiohttp
 import msgspec
 
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import HttpAccess
-from kai_py.observe.tenant_reader import reader_finder
+from kai_py.observe.http_access import HttpAccess, reader_finder
 from kai_py.observe.token_review import (
     AccessStatus,
     SubjectAccessReview,

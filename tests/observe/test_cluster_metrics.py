@@ -11,7 +11,7 @@ from kai_py.observe.cluster_metrics import (
     largest_free,
     pod_gpus,
 )
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support import scenario
 from tests.support.worlds import gang, world
 

@@ -6,7 +6,7 @@ from kai_py.api.records.node import NodeSpec
 from kai_py.observe.cluster_state import cluster_state, fill_of, pending_gangs
 from kai_py.observe.cluster_view import NodeUsage
 from kai_py.observe.node_details import node_page
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support import scenario
 from tests.support.worlds import gang, world
 

@@ -22,8 +22,7 @@ from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, Waiting
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.dra.test_listing import mig
 from tests.observe.browser import browsing
-from tests.observe.page import IN_BROWSER, NARROW, PAINTED, WIDE, look, texts
-from tests.observe.shown import Shown, large_cluster
+from tests.observe.shown import IN_BROWSER, NARROW, PAINTED, WIDE, Shown, large_cluster, look, texts
 from tests.observe.tenants import tenants
 from tests.support import scenario
 from tests.support.cluster.eventually import eventually

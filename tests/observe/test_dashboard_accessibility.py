@@ -7,8 +7,7 @@ import pytest
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.observe.page import IN_BROWSER, look
-from tests.observe.shown import Shown
+from tests.observe.shown import IN_BROWSER, Shown, look
 from tests.support.worlds import gang, world
 
 pytestmark = IN_BROWSER

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support.replacing import replace
 from tests.support.worlds import gang, world
 

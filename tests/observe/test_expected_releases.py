@@ -3,8 +3,7 @@
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Condition
-from kai_py.observe.expected_releases import ExpectedRelease, releases_for
-from kai_py.observe.explanation import Explainer
+from kai_py.observe.explanation import ExpectedRelease, Explainer, releases_for
 from kai_py.policy.runtime_history import ExpectedEnds, RuntimeHistory
 from tests.support.scenario import START, at, cluster, node, pod, queue
 

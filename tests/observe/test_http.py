@@ -23,7 +23,7 @@ from kai_py.observe.suggestion import Suggestion, SuggestionSearch, SuggestionSt
 from kai_py.observe.token_review import AccessDenial
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage, Unplaced
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support.patience import patience
 from tests.support.worlds import gang, world
 

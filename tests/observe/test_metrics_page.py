@@ -1,6 +1,11 @@
-"""What the documentation names exists. Dashboards and rules: tests/deploy/test_monitoring.py."""
+"""What the documentation names exists. Dashboards and rules: tests/deploy/test_monitoring.py.
 
+KAI's queue metrics: names, labels and units that its dashboards read.
+"""
+
+import asyncio
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,11 +16,15 @@ from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
-from kai_py.observe.metrics import Metrics
+from kai_py.observe.metrics import Metrics, measure_process
+from kai_py.observe.plan_observer import KaiQueueMetrics
 from kai_py.plan.plan import Plan
-from tests.observe.views import view_of
+from kai_py.watch.mirror import KindStatus
+from tests.observe.shown import view_of
 from tests.support.repository import DOCS
+from tests.support.scenario import cluster, node, pod, queue
 from tests.support.worlds import gang, world
+from tests.watch import virtual_time
 
 NAMED = re.compile(r"\bkai_(?:py|device)_\w+")
 OF_HISTOGRAMS = re.compile(r"_(bucket|sum|count)$")
@@ -83,3 +92,62 @@ def test_queues_that_do_not_exist_make_no_series():
 
 def test_more_gangs_make_no_more_series_but_of_devices():
     assert series_but_of_devices(30) == series_but_of_devices(3) > 100
+
+
+def shown(plan, registry, metrics):
+    metrics.show_plan(plan)
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+    }
+
+
+def test_amounts_in_kais_units_and_queues_that_are_gone_disappear():
+    registry = CollectorRegistry()
+    metrics = KaiQueueMetrics(registry, lambda name: f"The {name}")
+    requests = {"cpu": "1500m", "memory": "2G"}
+    team = queue("team", 4)
+    plan = cluster(node("n"), team, pod("p", queue="team", node="n", requests=requests)).plan()
+    values = shown(plan, registry, metrics)
+    assert values["kai_queue_info", "team"] == 1
+    assert values["kai_queue_deserved_gpus", "team"] == 4
+    assert values["kai_queue_quota_cpu_cores", "team"] == -1
+    assert values["kai_queue_allocated_gpus", "team"] == 1
+    assert values["kai_queue_allocated_cpu_cores", "team"] == 1.5
+    assert values["kai_queue_allocated_memory_bytes", "team"] == 2e9
+    assert values["kai_queue_fair_share_memory_gb", "The team", "team", "team"] == 2
+    assert values["kai_queue_fair_share_gpu", "The team", "team", "team"] == 1
+    assert shown(Plan(), registry, metrics) == {}
+
+
+class Watches:
+    """What is measured of a mirror and of its freshness."""
+
+    permission = ""
+
+    def status(self):
+        return (
+            KindStatus("Job", "batch/v1", True, 0, 0.0, "", (), missing_permission=self.permission),
+        )
+
+    def measure(self):
+        return ()
+
+
+def test_a_permission_that_is_taken_away_and_given_back_is_told():
+    metrics, watches = Metrics(CollectorRegistry()), Watches()
+
+    def told():
+        return metrics.registry.get_sample_value("kai_py_kind_refused", {"kind": "jobs.batch"})
+
+    async def main():
+        task = asyncio.ensure_future(measure_process(metrics, watches, watches))
+        for watches.permission, expected in (("", None), ("jobs.batch", 1.0), ("", 0.0)):
+            await asyncio.sleep(10)
+            assert told() == expected
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    virtual_time.run(main())

@@ -5,7 +5,7 @@ import pytest
 from kai_py.cli.devices import Grouping, count_rows
 from kai_py.cli.top_through_scheduler import live_nodes
 from kai_py.dra.explain.device_list import DeviceStatus
-from kai_py.observe.device_entries import entries_of
+from kai_py.observe.http_lists import entries_of
 from kai_py.observe.tenant_answers import tenant_devices
 from kai_py.observe.visibility import Visibility
 from tests.observe.tenants import moved

@@ -184,7 +184,7 @@ async def test_rights_to_everything_show_everything(ask):
 
 
 async def test_the_namespaces_in_question_are_reviewed_first(ask, monkeypatch):
-    monkeypatch.setattr("kai_py.observe.tenant_reader.MAX_NAMESPACES", 1)
+    monkeypatch.setattr("kai_py.observe.http_access.MAX_NAMESPACES", 1)
     async with ask({pods_of("vision")}) as own:
         _, answer = await own("/v1/list/gangs")
         assert (answer["gangs"], answer["unreviewed"]) == ([], 1)

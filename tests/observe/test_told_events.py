@@ -23,7 +23,7 @@ from kai_py.observe.event_history import (
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Placement, Plan, Stage, Unplaced
 from kai_py.snapshot.tables.queues import EvictionRecord
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support.worlds import gang, world
 
 JOB = Owner("batch/v1", "Job", "default", "train", "uid")

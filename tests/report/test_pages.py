@@ -13,7 +13,7 @@ from kai_py.simulate.report import OUR_POLICY, summarise
 from kai_py.simulate.scenario import parse_scenario
 from kai_py.simulate.simulation import simulate
 from tests.observe.browser import browsing, find_browser
-from tests.observe.views import view_of
+from tests.observe.shown import view_of
 from tests.support.worlds import gang, world
 
 pytestmark = [

@@ -20,6 +20,7 @@ from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.grouping.gang import GangSpec
 from kai_py.observe.cluster_state import in_tree_order
+from kai_py.observe.cluster_view import natural
 from kai_py.observe.live.cluster import (
     MAX_SLOTS,
     GpuSlot,
@@ -29,7 +30,6 @@ from kai_py.observe.live.cluster import (
     LiveNode,
     LiveQueue,
 )
-from kai_py.observe.pending_order import natural
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU

@@ -17,9 +17,8 @@ from rich.text import Text
 from kai_py.api.printable import printable
 from kai_py.observe.live import panels
 from kai_py.observe.live.cluster import LiveCluster
-from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text
+from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text, printable_parts
 from kai_py.observe.live.panels import GangStyles, gang_panel
-from kai_py.observe.live.printable_parts import printable_parts
 
 DRAW_SECONDS = 0.15
 TALL_SCREEN = 36

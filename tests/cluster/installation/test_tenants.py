@@ -13,8 +13,7 @@ from kai_py.cli.errors import CommandError
 from kai_py.deploy.parts import labels_of
 from kai_py.deploy.readers import reader_objects
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import HttpAccess
-from kai_py.observe.tenant_reader import reader_finder
+from kai_py.observe.http_access import HttpAccess, reader_finder
 from kai_py.observe.token_review import TokenReviews
 from kai_py.simulate.advisor import with_advisor
 from tests.cluster.fake_kubelet import FakeKubelet, FakeNode
