@@ -29,8 +29,7 @@ from kai_py.embedded.documents import is_finished
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.simulate.horizontal_scaling import bound_replicas
-from kai_py.simulate.manifest_pods import WORKLOADS, pods_of_manifests
+from kai_py.simulate.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
 from kai_py.simulate.new_pods import complete_group, complete_pod, create_surroundings
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document

@@ -14,7 +14,7 @@ from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.explain.unresolved_names import NameKind, UnresolvedName, unresolved_names
 from kai_py.plan.explain.unresolved_objects import KINDS, nearest_object
-from kai_py.simulate.device_remedies import (
+from kai_py.simulate.capacity_remedies import (
     claim_objects,
     claim_requests,
     edit_claim,

@@ -30,7 +30,7 @@ from kai_py.lint.cel.references import (
 )
 from kai_py.lint.cel.terms import Term, parse_terms, walk_terms
 from kai_py.observe.suggestion import Suggestion
-from kai_py.simulate.device_remedies import (
+from kai_py.simulate.capacity_remedies import (
     claim_objects,
     claim_requests,
     edit_claim,

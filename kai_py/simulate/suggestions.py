@@ -16,9 +16,11 @@ from kai_py.plan.plan import CAPACITY_MAY_HELP, Stage
 from kai_py.simulate.capacity_remedies import (
     add_nodes,
     end_one_gang,
+    fewer_device_conditions,
     lower_min_available,
     reduce_devices,
     reduce_requests,
+    tolerated_devices,
 )
 from kai_py.simulate.corrections import (
     correct_device_class,
@@ -27,7 +29,6 @@ from kai_py.simulate.corrections import (
     correct_references,
     create_volume_claims,
 )
-from kai_py.simulate.device_remedies import fewer_device_conditions, tolerated_devices
 from kai_py.simulate.manifest_remedies import (
     relax_node_conditions,
     relax_pod_rules,

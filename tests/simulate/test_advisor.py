@@ -1,4 +1,7 @@
-"""Suggestions for a cluster that is served: simulated in another process, kept for a while."""
+"""Suggestions for a cluster that is served: simulated in another process, kept for a while.
+
+Answers are kept for a minute, however many questions are asked.
+"""
 
 import asyncio
 import contextlib
@@ -12,11 +15,12 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.simulate import advisor
-from kai_py.simulate.advisor import Advisor
+from kai_py.simulate.advisor import CACHE_SECONDS, Advisor
 from kai_py.simulate.what_if import NodesNeeded
 from tests.simulate.clusters import job, queue, template
 from tests.support.cluster.eventually import eventually
 from tests.support.patience import patience
+from tests.watch import virtual_time
 
 pytestmark = pytest.mark.cluster
 
@@ -78,3 +82,23 @@ async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
         async with asyncio.timeout(patience(30)):
             with pytest.raises(NoAnswerError, match="ended without a result"):
                 await answer
+
+
+def test_answers_are_dropped_once_they_are_old(monkeypatch):
+    async def read_objects(*_):
+        return []
+
+    async def main():
+        asked = Advisor(None, Configuration())
+        answers = iter(range(100))
+        monkeypatch.setattr(asked, "_run_in_process", lambda *_: next(answers))
+        for number in range(10):
+            assert await asked.what_if((("drain", f"n{number}"),)) == number
+            assert await asked.what_if((("drain", "n0"),)) == 0
+        assert len(asked._cache) == 10
+        await asyncio.sleep(CACHE_SECONDS)
+        assert await asked.what_if((("drain", "n1"),)) == 10
+        assert len(asked._cache) == 1
+
+    monkeypatch.setattr(advisor, "read_objects", read_objects)
+    virtual_time.run(main())

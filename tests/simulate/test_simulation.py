@@ -1,13 +1,22 @@
+"""Spot nodes that are interrupted in a simulation, with what becomes of gangs, and the price.
+
+A queue that used the cluster lately gets less of the remainder, for a while.
+"""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.config import Configuration
+from kai_py.config import Configuration, FairShareConfig
+from kai_py.plan.plan import Action
 from kai_py.simulate import scenario
+from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.goodput import policy_figures
 from kai_py.simulate.measurements import GangWait
 from kai_py.simulate.report import jain_index, summarise, waiting_times
 from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
 from kai_py.simulate.simulation import simulate
+from tests.simulate.clusters import NOW, job, queue, simulated
 from tests.support.repository import DOCS
 
 SCENARIOS = DOCS / "scenarios"
@@ -195,3 +204,93 @@ def test_the_95th_percentile_is_the_least_that_95_percent_do_not_pass(times):
     assert below >= 0.95 * len(times)
     less = sum(seconds < found.p95 for seconds in times)
     assert less < 0.95 * len(times)
+
+
+pytestmark = pytest.mark.slow
+
+SCENARIO = """
+hours: 12
+startUpSeconds: 60
+nodes:
+- {{name: fixed, count: 1, gpus: 8, pricePerHour: 80}}
+- {{name: cheap, count: 2, gpus: 8, pricePerHour: 30, spot: true, interruptionsPerHour: {rate},
+   awayMinutes: {away}}}
+queues: [{{name: q, deservedGPUs: 24}}]
+jobs:
+- {{name: a, queue: q, pods: 2, gpusPerPod: 4, minutes: 120, every: 90, checkpointMinutes: 30
+   {extra}}}
+"""
+
+
+def run(rate=0.5, away=10, extra=""):
+    scenario = parse_scenario(SCENARIO.format(rate=rate, away=away, extra=extra))
+    return simulate(scenario, Configuration())
+
+
+def departures(result):
+    return [each for each in result.attempts if each.evicted_by is Action.DEPARTURE]
+
+
+def test_nodes_go_and_come_back_as_the_seed_says():
+    first, again = run(), run()
+    assert departures(first)
+    assert first.attempts == again.attempts
+    assert first.away_hours == again.away_hours
+    assert 0 < first.away_hours["cheap"] < 24
+    assert not departures(run(rate=0))
+
+
+def test_what_is_away_costs_nothing():
+    result = run(away=60)
+    cost = summarise(result).cost
+    assert cost["on demand"] == 80 * 12
+    assert cost["spot"] == pytest.approx(30 * (24 - result.away_hours["cheap"]))
+    assert summarise(run(rate=0)).cost["spot"] == 30 * 24
+
+
+def test_nothing_that_never_uses_spot_nodes_is_interrupted():
+    assert not departures(run(extra=", spot: never"))
+
+
+def test_pods_that_save_their_work_lose_only_what_comes_after():
+    asked = policy_figures("asked", run(rate=1, extra=", onNodeDeparture: checkpoint"))
+    lost = policy_figures("lost", run(rate=1, extra=", onNodeDeparture: go-down"))
+    assert asked.evicted_pods
+    assert lost.evicted_pods
+    assert asked.lost_gpu_hours < lost.lost_gpu_hours
+
+
+HOUR = 3600.0
+
+
+def contest(half_life, wait=0.0):
+    """GPUs that a and b are entitled to after two hours of a alone, and a while without pods."""
+    template = simulated(queue("a"), queue("b"), nodes=1, gpus=8)
+    configuration = Configuration(fair_share=FairShareConfig(half_life=half_life))
+    cluster = SimulatedCluster(configuration, start=NOW, seed=1)
+    cluster.load(template.documents())
+    cluster.embedded.create(job("alone", 8, "a", seconds=2 * HOUR))
+    cluster.settle(2 * HOUR + 10)
+    cluster.clock.advance(wait)
+    for team in ("a", "b"):
+        cluster.embedded.create_all(job(f"{team}-{i}", 1, team) for i in range(8))
+    course = cluster.settle(60)
+    shares = {share.queue: share.fair_share["gpu"] for share in course.last_plan.queues}
+    return shares["a"], shares["b"]
+
+
+def test_without_a_half_life_only_the_present_counts():
+    assert contest(None) == (4, 4)
+
+
+def test_past_use_lowers_the_claim():
+    used_lately, rested = contest(HOUR)
+    assert used_lately + rested == pytest.approx(8)
+    assert used_lately < 2 < 6 < rested
+
+
+@pytest.mark.slow
+def test_and_is_forgotten():
+    soon, later, much_later = (contest(HOUR, wait)[0] for wait in (0, 3 * HOUR, 240 * HOUR))
+    assert soon <= later < much_later <= 4
+    assert contest(HOUR, 240 * HOUR)[0] == pytest.approx(4, abs=0.1)

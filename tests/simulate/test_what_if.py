@@ -1,15 +1,29 @@
+""""""
+
+import os
+import signal
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
 from kai_py.simulate.change_texts import SetQueue
-from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode, RemoveGang, UnknownNameError
+from kai_py.simulate.changes import (
+    AddNodes,
+    AddObjects,
+    ChangeError,
+    DrainNode,
+    RemoveGang,
+    UnknownNameError,
+)
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import (
     Comparison,
+    ForkFailedError,
     LoadedCluster,
     nodes_needed,
+    run_in_fork,
     smallest_sufficient,
     what_if,
 )
@@ -196,3 +210,28 @@ def test_what_was_told_is_what_then_happens(jobs, change):
     assert {str(each.pod) for each in comparison.victims} == {
         str(each.pod) for each in course.evictions
     }
+
+
+def test_what_a_copy_does_is_not_seen_here():
+    kept = [1]
+    assert run_in_fork(lambda: (kept.append(2), len(kept))[1]) == 2
+    assert kept == [1]
+    assert run_in_fork(os.getpid) != os.getpid()
+
+
+def test_what_it_raises_is_raised_here():
+    def refuse():
+        raise ChangeError("node n1: not found")
+
+    with pytest.raises(ChangeError, match="node n1"):
+        run_in_fork(refuse)
+
+
+def test_a_large_answer_comes_whole():
+    assert run_in_fork(lambda: b"x" * 10_000_000) == b"x" * 10_000_000
+
+
+@pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: lambda: 0])
+def test_a_copy_without_an_answer_is_an_error(end):
+    with pytest.raises(ForkFailedError):
+        run_in_fork(end)
