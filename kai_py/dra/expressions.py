@@ -19,10 +19,15 @@ from kai_py.dra.cluster_layout import ClusterLayout
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError, Expressions
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.selectors.columns import Column, column_keys, columns_of
-from kai_py.dra.selectors.derived_attribute import attribute_value, compile_attribute
 from kai_py.dra.selectors.device import AttributeList, AttributeValue, CELDevice
 from kai_py.dra.selectors.masks import mask
-from kai_py.dra.selectors.selector import as_bool, compile_selector, explain
+from kai_py.dra.selectors.selector import (
+    as_bool,
+    attribute_value,
+    compile_attribute,
+    compile_selector,
+    explain,
+)
 from kai_py.dra.spending import SelectorAllowance
 
 COSTLY = 500

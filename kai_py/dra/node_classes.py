@@ -18,9 +18,8 @@ from kai_py.cel.expression import CompileError
 from kai_py.dra.cluster_layout import ClusterLayout, Interner, Ints
 from kai_py.dra.parsed_claims import ParsedClaims
 from kai_py.dra.selectors.columns import HAS, Column, columns_of
-from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.masks import mask
-from kai_py.dra.selectors.selector import compile_selector
+from kai_py.dra.selectors.selector import compile_attribute, compile_selector
 
 LOCALITY_ATTRIBUTES = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
 """Attributes that say which devices of a node are near each other (KEP-4381, KEP-6072)."""

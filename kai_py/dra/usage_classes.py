@@ -24,8 +24,7 @@ from kai_py.dra.device_state import FREE_DEVICE, DeviceAllocation, DeviceState, 
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import PoolID
 from kai_py.dra.inventory import NodeDevices
-from kai_py.dra.physical_devices import PhysicalDevices
-from kai_py.dra.pools import Pool
+from kai_py.dra.pools import PhysicalDevices, Pool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

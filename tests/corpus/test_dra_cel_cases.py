@@ -9,11 +9,11 @@ from kai_py.cel.expression import CompileError
 from kai_py.cel.library.versions import Semver
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.selectors.cost import max_cost
-from kai_py.dra.selectors.derived_attribute import compile_attribute
 from kai_py.dra.selectors.device import AttributeList, CELDevice, attribute_value
 from kai_py.dra.selectors.selector import (
     SelectorFeatures,
     as_bool,
+    compile_attribute,
     compile_selector,
     evaluate_on,
     explain,

@@ -24,8 +24,8 @@ from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
 from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import Consumption, node_selector_matches
-from kai_py.dra.selectors.derived_attribute import attribute_value
 from kai_py.dra.selectors.device import AttributeList
+from kai_py.dra.selectors.selector import attribute_value
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
 from kai_py.snapshot.snapshot import DeviceObjects
 from kai_py.snapshot.tables.pod_table import AssumedBinding

@@ -13,7 +13,7 @@ from kai_py.api.references import ClaimRef
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.compute_domains import ComputeDomain
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis
-from kai_py.dra.physical_devices import PhysicalDevice
+from kai_py.dra.pools import PhysicalDevice
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.grouper import SINGLE_POD, _CachedTemplate, _is_current
 from kai_py.grouping.owner_chain import OwnerChain
