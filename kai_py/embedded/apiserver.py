@@ -11,7 +11,7 @@ Documents given are copied; documents returned are shared and must not be change
 from collections.abc import Callable
 from typing import Any, cast
 
-from kai_py.embedded import object_meta
+from kai_py.embedded import object_validation
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import Identity, Json, clone, is_deleting, name_of, uid_of
 from kai_py.embedded.errors import (
@@ -26,7 +26,7 @@ from kai_py.embedded.errors import (
     not_found,
     required,
 )
-from kai_py.embedded.field_types import check_field_types
+from kai_py.embedded.object_validation import check_field_types
 from kai_py.embedded.patches.apply import AppliedFields
 from kai_py.embedded.resources import CLAIMS, NAMESPACES, Registry, ServedResource
 from kai_py.embedded.store import Store
@@ -80,9 +80,9 @@ class ApiServer:
             self._require_namespace(resource, new)
         if resource.has_status and (resource.custom or resource.kind != "Node"):
             new.pop("status", None)
-        object_meta.initialise(new, clock=self.clock, identity=self.identity)
+        object_validation.initialise(new, clock=self.clock, identity=self.identity)
         # In this order: a later check relies on what an earlier one has established.
-        if (errors := object_meta.validate(new)) or (errors := _missing_spec(resource, new)):
+        if (errors := object_validation.validate(new)) or (errors := _missing_spec(resource, new)):
             raise _invalid(resource, new, errors)
         resource.rules.prepare(new)
         resource.rules.default(new)
@@ -221,7 +221,7 @@ class ApiServer:
         self, resource: ServedResource, current: Json, new: Json, *, subresource: str, dry_run: bool
     ) -> Json:
         self.check_preconditions(resource, current, new["metadata"])
-        object_meta.keep_server_fields(new, current)
+        object_validation.keep_server_fields(new, current)
         if subresource == "status":
             new = {**current, "status": new.get("status") or {}}
             if resource.custom:
@@ -231,9 +231,9 @@ class ApiServer:
         else:
             _with_old_status(resource, new, current)
             resource.rules.default(new)
-            errors = object_meta.validate_update(new, current)
+            errors = object_validation.validate_update(new, current)
             errors += resource.rules.validate_update(new, current)
-            object_meta.bump_generation(new, current)
+            object_validation.bump_generation(new, current)
         if errors:
             raise _invalid(resource, new, errors)
         return resource.to_served(self.commit(resource, current, new, dry_run=dry_run))

@@ -24,10 +24,10 @@ from kai_py.embedded.documents import (
     uid_of,
     with_condition,
 )
-from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.node_admission import NodeAdmission, claim_names
 from kai_py.embedded.resources import CLAIMS, NODES, PODS
+from kai_py.embedded.store import Change, ChangeType
 
 RUN_SECONDS = "kai-py.demo/run-seconds"
 EXIT_CODE = "kai-py.demo/exit-code"

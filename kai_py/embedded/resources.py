@@ -14,7 +14,7 @@ from kai_py.embedded import columns
 from kai_py.embedded.columns import Column
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import no_such_resource
-from kai_py.embedded.kinds import claims, cluster, devices, pod_admission, pods, workloads
+from kai_py.embedded.kinds import claims, cluster, devices, pod_defaults, pods, workloads
 from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
 from kai_py.embedded.kinds.rules import KindRules
 
@@ -262,7 +262,7 @@ LIMIT_RANGES = ServedResource(
     "limitranges",
     "LimitRange",
     short_names=("limits",),
-    rules=KindRules(default=pod_admission.default_limit_range),
+    rules=KindRules(default=pod_defaults.default_limit_range),
 )
 LEASES = ServedResource("coordination.k8s.io", "v1", "leases", "Lease", columns=columns.LEASE)
 STORAGE_CLASSES = ServedResource(

@@ -13,10 +13,9 @@ from aiohttp import web
 
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.faults import CutWatch
-from kai_py.embedded.listing import Lister
+from kai_py.embedded.listing import Lister, Watch, WatchEvent
 from kai_py.embedded.representation import Presenter, ResponseForm
 from kai_py.embedded.routing import Target, integer, is_set
-from kai_py.embedded.watching import Watch, WatchEvent
 
 BOOKMARK_SECONDS = 10.0
 DEFAULT_TIMEOUT_SECONDS = 1800

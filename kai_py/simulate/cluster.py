@@ -19,10 +19,10 @@ from kai_py.api.numbers import shortened
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.documents import is_finished
-from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import ServedResource
+from kai_py.embedded.store import Change, ChangeType
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner

@@ -12,12 +12,12 @@ from kai_py.dialects.kai.priority import CLASS_VALUES
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import FieldError, RequestError, invalid
 from kai_py.embedded.in_process import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, InProcessCluster
-from kai_py.embedded.kinds.pod_admission import (
+from kai_py.embedded.kinds.pod_defaults import (
+    default_from_other_fields,
     follow_runtime_class,
     set_default_amounts,
     set_priority,
 )
-from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.embedded.resources import LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES
 from kai_py.embedded.store import Store

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from kai_py.embedded.controllers.disruption import budget_counts
-from kai_py.embedded.controllers.owned_pods import is_active, is_ready
+from kai_py.embedded.controllers.runtime import is_active, is_ready
 from kai_py.embedded.documents import is_finished
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.selectors import label_selector

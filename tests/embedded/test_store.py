@@ -1,16 +1,19 @@
-"""The store against a plain dictionary: whatever is written, list + watch replay equals it."""
+"""The store against a plain dictionary: whatever is written, list + watch replay equals it.
+
+Conditions as a saved cluster has them: halves of them are none.
+"""
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kai_py.embedded.documents import Identity
+from kai_py.embedded.clock import SIMULATION_START, SimulatedClock
+from kai_py.embedded.documents import Identity, condition_states, is_true, with_condition
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.event_log import ChangeType, EventLog
+from kai_py.embedded.listing import Watch
 from kai_py.embedded.resources import CONFIG_MAPS
-from kai_py.embedded.store import Store
-from kai_py.embedded.watching import Watch
+from kai_py.embedded.store import ChangeType, EventLog, Store
 from tests.embedded.manifests import config_map
 from tests.support.examples import examples
 
@@ -208,3 +211,52 @@ def test_listeners_hear_of_every_append_until_they_stop():
     stop()
     log.append(change)
     assert heard == [1]
+
+
+HALVES = [None, {}, {"type": "Ready"}, {"status": "True"}, {"type": None, "status": "True"}]
+READY = {"type": "Ready", "status": "True"}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_a_condition_is_not_true_and_hides_no_other(half):
+    assert not is_true({"status": {"conditions": [half]}}, "Ready")
+    document = {"status": {"conditions": [half, READY]}}
+    assert is_true(document, "Ready")
+    assert ("Ready", "True") in condition_states(document)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_condition_takes_the_place_of_its_half(half):
+    status = with_condition({"conditions": [half]}, READY, now=0.0)
+    assert status["conditions"][-1] == {**READY, "lastTransitionTime": "1970-01-01T00:00:00Z"}
+    assert len(status["conditions"]) == (1 if half == {"type": "Ready"} else 2)
+
+
+@pytest.mark.parametrize("status", [None, {}, {"conditions": None}, {"conditions": []}])
+def test_without_conditions_none_is_true(status):
+    assert not is_true({"status": status}, "Ready")
+
+
+def test_timers_run_in_order_of_time_then_of_registration():
+    clock, seen = SimulatedClock(), []
+    for name, delay in (("late", 5), ("first", 1), ("second", 1)):
+        clock.call_later(delay, lambda name=name: seen.append((name, clock.now())))
+    clock.advance(10)
+    start = SIMULATION_START
+    assert seen == [("first", start + 1), ("second", start + 1), ("late", start + 5)]
+    assert clock.now() == start + 10
+
+
+def test_a_timer_may_set_a_timer_that_is_due_in_the_same_advance():
+    clock, seen = SimulatedClock(), []
+    clock.call_later(1, lambda: clock.call_later(1, lambda: seen.append(clock.now())))
+    clock.advance(2)
+    assert seen == [SIMULATION_START + 2]
+
+
+def test_a_cancelled_timer_does_not_run():
+    clock, seen = SimulatedClock(), []
+    clock.call_later(1, lambda: seen.append("cancelled")).cancel()
+    clock.advance(2)
+    assert seen == []
+    assert clock.next_due() is None

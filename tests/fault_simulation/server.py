@@ -11,12 +11,11 @@ from kai_py.embedded.crds import CustomResources
 from kai_py.embedded.documents import Identity, is_deleting
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.kubelet import Kubelet, PodTiming
-from kai_py.embedded.listing import Lister
+from kai_py.embedded.listing import Lister, WatchEvent
 from kai_py.embedded.representation import Presenter, ResponseForm, accepted_form
 from kai_py.embedded.resources import NAMESPACES, PODS, Registry
 from kai_py.embedded.routing import integer, parse_path
 from kai_py.embedded.store import Store
-from kai_py.embedded.watching import WatchEvent
 from kai_py.watch.errors import from_response
 from tests.fault_simulation.loop import Process, SimulatedLoop
 

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from kai_py.config import Configuration, GpuIsolation, GpuSharingConfig, KaiConfig
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubelet import RUN_SECONDS, PodTiming
 from kai_py.embedded.resources import PODS
+from kai_py.embedded.store import Change, ChangeType
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import MAX_DECISIONS, DecisionLog

@@ -15,8 +15,7 @@ Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.
 from collections.abc import Iterable, Iterator
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.owned_pods import owned_objects
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of, owned_objects
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
     Json,
@@ -30,9 +29,9 @@ from kai_py.embedded.documents import (
     owner_reference,
     uid_of,
 )
-from kai_py.embedded.event_log import Change, ChangeType
 from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS, VOLUME_CLAIMS
+from kai_py.embedded.store import Change, ChangeType
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.owned_pods import (
+from kai_py.embedded.controllers.runtime import (
+    Controller,
+    Work,
     deletion_order,
     is_active,
     is_ready,
+    keys_of,
     owned_objects,
     pod_from_template,
 )
-from kai_py.embedded.controllers.runtime import Controller, Work, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     Json,

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.owned_pods import is_active
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, is_active, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import Json, lookup, name_of, seconds_of, uid_of, with_condition
-from kai_py.embedded.event_log import Change
 from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
+from kai_py.embedded.store import Change
 
 NO_EXECUTE = "NoExecute"
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import resolve_int_or_string
-from kai_py.embedded.controllers.owned_pods import is_active, is_ready
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, is_active, is_ready, key_of
 from kai_py.embedded.documents import (
     Json,
     controller_of,
@@ -24,9 +23,9 @@ from kai_py.embedded.documents import (
     seconds_of,
     with_condition,
 )
-from kai_py.embedded.event_log import Change
 from kai_py.embedded.resources import BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS
 from kai_py.embedded.selectors import label_selector
+from kai_py.embedded.store import Change
 
 DISRUPTED_POD_SECONDS = 120.0
 """How long an evicted pod that still exists counts as disrupted."""

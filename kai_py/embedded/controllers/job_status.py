@@ -15,8 +15,7 @@ from enum import Enum
 from itertools import islice
 
 from kai_py.api.times import format_time
-from kai_py.embedded.controllers.owned_pods import is_active, is_ready
-from kai_py.embedded.controllers.runtime import Work
+from kai_py.embedded.controllers.runtime import Work, is_active, is_ready
 from kai_py.embedded.documents import (
     Json,
     condition_states,

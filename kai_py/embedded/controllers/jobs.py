@@ -21,13 +21,17 @@ from kai_py.embedded.controllers.job_status import (
     status_of,
     tally_pods,
 )
-from kai_py.embedded.controllers.owned_pods import (
+from kai_py.embedded.controllers.runtime import (
+    Controller,
+    Key,
+    Work,
     deletion_order,
     is_active,
+    key_of,
+    keys_of,
     owned_objects,
     pod_from_template,
 )
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of, keys_of
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     Json,
@@ -39,8 +43,8 @@ from kai_py.embedded.documents import (
     seconds_of,
     uid_of,
 )
-from kai_py.embedded.event_log import Change
 from kai_py.embedded.resources import JOBS, PODS
+from kai_py.embedded.store import Change
 
 RETRY_PERIOD_SECONDS = 10.0
 

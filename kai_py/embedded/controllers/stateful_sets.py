@@ -9,8 +9,14 @@ from collections.abc import Sequence
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import template_hash
-from kai_py.embedded.controllers.owned_pods import is_ready, owned_objects, pod_from_template
-from kai_py.embedded.controllers.runtime import Controller, Work, keys_of
+from kai_py.embedded.controllers.runtime import (
+    Controller,
+    Work,
+    is_ready,
+    keys_of,
+    owned_objects,
+    pod_from_template,
+)
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     Json,

@@ -15,8 +15,7 @@ from kai_py.embedded.errors import (
     unsupported,
 )
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_amount_errors
-from kai_py.embedded.kinds.pod_admission import admit_pod
-from kai_py.embedded.kinds.pod_defaults import default_from_other_fields
+from kai_py.embedded.kinds.pod_defaults import admit_pod, default_from_other_fields
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.embedded.kinds.rules import KindRules
 

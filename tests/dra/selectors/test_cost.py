@@ -1,4 +1,7 @@
-"""Costs worked out by hand from the rules; upstream's own figures are in the corpus."""
+"""Costs worked out by hand from the rules; upstream's own figures are in the corpus.
+
+What selectors may cost, as the API server of Kubernetes 1.37 estimates them.
+"""
 
 import pytest
 
@@ -6,7 +9,12 @@ from kai_py.api.quantity import parse_quantity
 from kai_py.cel.expression import compile_expression
 from kai_py.dra.selectors.cost import max_cost
 from kai_py.dra.selectors.device import CELDevice
-from kai_py.dra.selectors.selector import device_environment, evaluate_on
+from kai_py.dra.selectors.selector import (
+    Selector,
+    compile_selector,
+    device_environment,
+    evaluate_on,
+)
 
 A = 'device.attributes["d"]'
 DEVICE = CELDevice("d", {"model": "H100-80GB-HBM3", "index": 3}, {"memory": parse_quantity("1Gi")})
@@ -51,3 +59,38 @@ def test_an_unknown_size_costs_all_there_is():
     expression = compile_expression(f"{A}.model.split('-').join('+') == 'x'", device_environment())
     assert max_cost(expression) > 1_000_000
     assert evaluate_on(expression, DEVICE)[1] < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ("quantity(device.driver).isInteger()", 10),
+        ("isQuantity(device.driver)", 9),
+        (f"semver({A}.model).major() == 1", 13),
+        ('isSemver("1.2.3-alpha.beta.1+x-y.z")', 3),
+        (f"ip({A}.address).isGlobalUnicast()", 12),
+        ('cidr("10.0.0.0/8").ip() == ip("10.0.0.0")', 4),
+        ('ip.isCanonical("2001:db8:0:0::1")', 3),
+        ('!format.dns1123Label().validate("my-label").hasValue()', 35),
+        ('format.named("dns1123Label").value() == format.dns1123Label()', 10),
+        ('strings.quote(device.driver) == "\\"gpu.example.com\\""', 11),
+        ('"%s-%d".format([device.driver, 3]) == "gpu.example.com-3"', 15),
+        (f'{A}.names.join(",") == "b,a,c"', 12),
+        (f'{A}.names.join() == "bac"', 4),
+        (f'{A}.names.sort() == ["a", "b", "c"]', 8628),
+        (f"{A}.names.sort().isSorted()", 9027),
+        (f'{A}.names.sortBy(x, x) == ["a", "b", "c"]', 9483),
+        ("[3, 1, 2].sort() == [1, 2, 3]", 50),
+        ("[1, 2, 3].slice(0, 2) == [1, 2]", 34),
+        ("[1, 2, 3].slice(2, 1) == [1, 2]", 2**64 - 1),
+        ("[[1], [2, 3]].flatten() == [1, 2, 3]", 54),
+        ("[1, 2, 3].reverse() == [3, 2, 1]", 35),
+        ("lists.range(3) == [0, 1, 2]", 25),
+        (f'{A}.?model.optMap(m, m.startsWith("H")).orValue(false)', 24),
+        (f"{A}.?links.optFlatMap(l, l.first()).orValue(0) == 1", 24),
+    ],
+)
+def test_estimate(text, cost):
+    selector = compile_selector(text)
+    assert isinstance(selector, Selector), selector
+    assert max_cost(selector.expression) == cost
