@@ -31,6 +31,7 @@ from kai_py.dra.inventory import Inventory
 from kai_py.dra.node_resources import NONE, NodeResources, node_resources
 from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.spending import Spending
+from kai_py.dra.taints import with_class_selectors
 from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns
@@ -188,9 +189,8 @@ class ClusterDevices:
             del self._slices[name]
         for _ in self._put_slices(objects.slices):
             pass
-        self.inventory.set_taint_rules(
-            [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
-        )
+        rules = [objects.taint_rules[name] for name in sorted(objects.taint_rules)]
+        self.inventory.set_taint_rules(tuple(with_class_selectors(rules, objects.classes)))
         self._divisible.clear()
         self._gpu_memory = None
         self.costs.replace_classes(objects.classes)

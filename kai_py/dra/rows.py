@@ -9,7 +9,7 @@ nothing, ``Gt`` and ``Lt`` compare integers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from kai_py.api.numbers import parse_int64
@@ -250,7 +250,7 @@ def _device_row(
     spec = resource_slice.spec
     source = device if spec.per_device_node_selection else spec
     device_id = DeviceID(spec.driver, spec.pool.name, device.name)
-    return DeviceRow(
+    row = DeviceRow(
         id=device_id,
         device=device,
         reach=NodeReach(source.node_name, source.node_selector, source.all_nodes),
@@ -266,6 +266,8 @@ def _device_row(
             )
             for consumption in device.consumes_counters
         ),
-        taints=device.taints + rule_taints(rules, device_id),
+        taints=device.taints,
         skip_node_operations=spec.skip_node_operations,
     )
+    added = rule_taints(rules, device_id, lambda: row.cel)
+    return replace(row, taints=row.taints + added) if added else row

@@ -2,15 +2,22 @@
 
 A taint with effect NoSchedule or NoExecute must be tolerated, also by requests with admin access;
 other effects do not matter. A rule without a selector taints nothing; a field that a selector
-leaves out matches any value.
+leaves out matches any value. A device on which an expression of a rule has no result is not tainted
+by it, nor is any by a rule whose class does not exist.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from kai_py.api.records.device_taint_rule import DeviceTaintRule
-from kai_py.api.records.resource import DeviceTaint, DeviceToleration
+from kai_py.api.records.resource import DeviceClass, DeviceSelector, DeviceTaint, DeviceToleration
 from kai_py.api.taints import covers
+from kai_py.cel.expression import CompileError
+from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.identity import DeviceID
+from kai_py.dra.selectors.device import CELDevice
+from kai_py.dra.selectors.selector import compile_selector
 
 NO_EXECUTE = "NoExecute"
 BLOCKING_EFFECTS = ("NoSchedule", NO_EXECUTE)
@@ -28,12 +35,34 @@ def untolerated_taint(
     return None
 
 
-def rule_taints(rules: Iterable[DeviceTaintRule], device: DeviceID) -> tuple[DeviceTaint, ...]:
-    """The taints that ``rules`` add to ``device``, in the order of the rules."""
-    return tuple(rule.spec.taint for rule in rules if _applies_to(rule, device))
+def with_class_selectors(
+    rules: Iterable[DeviceTaintRule], classes: Mapping[str, DeviceClass]
+) -> Iterator[DeviceTaintRule]:
+    """The rules that may taint something, with the selectors of the classes that they name."""
+    for rule in rules:
+        selector = rule.spec.device_selector
+        if selector is None or not selector.device_class_name:
+            yield rule
+            continue
+        device_class = classes.get(selector.device_class_name)
+        if device_class is not None:
+            selectors = (*device_class.spec.selectors, *selector.selectors)
+            selector = msgspec.structs.replace(selector, selectors=selectors)
+            spec = msgspec.structs.replace(rule.spec, device_selector=selector)
+            yield msgspec.structs.replace(rule, spec=spec)
 
 
-def _applies_to(rule: DeviceTaintRule, device: DeviceID) -> bool:
+def rule_taints(
+    rules: Iterable[DeviceTaintRule], device: DeviceID, cel: Callable[[], CELDevice]
+) -> tuple[DeviceTaint, ...]:
+    """The taints that ``rules`` add to ``device``, in the order of the rules.
+
+    ``cel``: the device as the expressions of a rule see it.
+    """
+    return tuple(rule.spec.taint for rule in rules if _applies_to(rule, device, cel))
+
+
+def _applies_to(rule: DeviceTaintRule, device: DeviceID, cel: Callable[[], CELDevice]) -> bool:
     selector = rule.spec.device_selector
     if selector is None:
         return False
@@ -41,4 +70,15 @@ def _applies_to(rule: DeviceTaintRule, device: DeviceID) -> bool:
         selector.driver in (None, device.driver)
         and selector.pool in (None, device.pool)
         and selector.device in (None, device.device)
+        and all(_matches(each, cel()) for each in selector.selectors)
     )
+
+
+def _matches(selector: DeviceSelector, device: CELDevice) -> bool:
+    compiled = None if selector.cel is None else compile_selector(selector.cel.expression)
+    if compiled is None or isinstance(compiled, CompileError):
+        return False
+    try:
+        return compiled.matches(device)
+    except CELRuntimeError:
+        return False

@@ -11,6 +11,7 @@ from kai_py.api.records.device_taint_rule import (
 )
 from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.relevance import affects_plan
+from tests.support.records import from_json
 from tests.support.scenario import (
     claim,
     claiming,
@@ -154,4 +155,49 @@ def test_a_rule_taints_as_a_driver_does():
         spec=DeviceTaintRuleSpec(device_selector=selector, taint=taint),
     )
     made.builder.apply("devicetaintrules", None, rule)
+    assert evicted(made.plan()) == ["p0", "p1"]
+
+
+def rule(**selector):
+    return from_json(
+        DeviceTaintRule,
+        {
+            "metadata": {"name": "rule"},
+            "spec": {
+                "deviceSelector": selector,
+                "taint": {"key": "example.com/repair", "effect": "NoExecute"},
+            },
+        },
+    )
+
+
+def cel(*expressions):
+    return [{"cel": {"expression": each}} for each in expressions]
+
+
+@pytest.mark.parametrize(
+    ("selector", "ended"),
+    [
+        ({"selectors": cel('device.driver == "gpu.nvidia.com"')}, ["p0", "p1"]),
+        ({"selectors": cel('device.driver == "other.example.com"')}, []),
+        ({"selectors": cel("true", "false")}, []),
+        ({"selectors": cel('device.attributes["gpu.nvidia.com"].unknown == 1')}, []),
+        ({"selectors": cel("device.driver ==")}, []),
+        ({"driver": "other.example.com", "selectors": cel("true")}, []),
+        ({"deviceClassName": "missing"}, []),
+        ({"deviceClassName": "gpu.nvidia.com"}, ["p0", "p1"]),
+        ({"deviceClassName": "gpu.nvidia.com", "selectors": cel("false")}, []),
+    ],
+)
+def test_a_rule_of_1_34_taints_only_what_its_class_and_expressions_select(selector, ended):
+    made = on_devices("", effect="None")
+    made.builder.apply("devicetaintrules", None, rule(**selector))
+    assert evicted(made.plan()) == ended
+
+
+def test_a_rule_follows_the_class_that_it_names():
+    made = on_devices("", effect="None")
+    made.builder.apply("devicetaintrules", None, rule(deviceClassName="late"))
+    assert evicted(made.plan()) == []
+    made.add(device_class("late"))
     assert evicted(made.plan()) == ["p0", "p1"]
