@@ -199,7 +199,7 @@ class Eligibility:
         return self._check_other(option, row) or capacity
 
     def _check_selector(self, selector: RequestSelector, row: DeviceRow) -> DeviceRejection | None:
-        check = DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
+        check = DeviceCheck.CLASS if selector.is_of_class else DeviceCheck.SELECTOR
         try:
             if self.expressions.matches(selector.expression, row):
                 return None
@@ -209,10 +209,10 @@ class Eligibility:
             text = f"{selector} on device {row.id}: CEL runtime error: {error}"
             if self.strategy is AllocationStrategy.FIRST_FIT:
                 raise AllocationError(text) from error
-            return DeviceRejection(check, f"{selector} ({selector.expression}): {error}")
+            return DeviceRejection(check, f"{selector.place} ({selector.expression}): {error}")
         unmatched = self._unmatched.get(selector)
         if unmatched is None:
-            unmatched = DeviceRejection(check, f"{selector} ({selector.expression})")
+            unmatched = DeviceRejection(check, f"{selector.place} ({selector.expression})")
             self._unmatched[selector] = unmatched
         return unmatched
 

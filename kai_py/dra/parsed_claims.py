@@ -36,6 +36,16 @@ class RequestSelector:
     def __str__(self) -> str:
         return f"{self.owner}: selector #{self.position}"
 
+    @property
+    def is_of_class(self) -> bool:
+        """Whether the class has the selector, not the claim."""
+        return self.owner.startswith("class ")
+
+    @property
+    def place(self) -> str:
+        """The place without the claim's name: equal claims of other pods share what is counted."""
+        return str(self) if self.is_of_class else f"selector #{self.position}"
+
 
 @dataclass(frozen=True, slots=True)
 class DerivedExpression:

@@ -85,7 +85,7 @@ def test_the_failing_condition_and_the_nearest_device_are_named():
     assert option.closest.values == ((f"{DRIVER}/productName", '"H100"'),)
     text = diagnosis_message(funnel, [wanted])
     assert text.startswith("claim ns/c, request gpus: no device matches selector: of 3 devices 3 ")
-    assert f'claim ns/c: selector #0 ({product} == "H200")' in text
+    assert f'3 fail selector #0 ({product} == "H200")' in text
     assert f'nearest is {DRIVER}/n0/a, where {DRIVER}/productName is "H100"' in text
 
 
@@ -137,6 +137,29 @@ def test_each_request_alone_but_not_together():
     claims = [claim_for(1), claim_for(1)]
     text = diagnosis_message(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
     assert "insufficient allocatable devices: not enough for all requests" in text
+
+
+def test_devices_that_cannot_be_had_together_share_counters():
+    counters = [{"name": "card", "counters": {"slices": {"value": "3"}}}]
+    drawn = [{"counterSet": "card", "counters": {"slices": {"value": "2"}}}]
+    parts = [gpu(f"part-{n}", consumesCounters=drawn) for n in range(2)]
+    slices = [
+        slice_of("n0", parts, 2),
+        slice_of("n0", [], 2, name="counters", sharedCounters=counters),
+    ]
+    assert "enough on a node, but not together, since devices share counters, 2 free" in text_of(
+        slices, claim_for(2)
+    )
+    assert "not enough for more pods, 2 free" in text_of(slices, claim_for(1))
+
+
+def test_what_is_counted_names_no_claim_since_equal_claims_share_it():
+    slices = [slice_of("n0", [gpu("a")])]
+    funnel = funnel_of(slices, [claim_for(1, "device.driver == 'other'")])
+    other = replace(claim_for(1), metadata=ObjectMeta(name="other", namespace="ns"))
+    text = diagnosis_message(funnel, [other])
+    assert text.startswith("claim ns/other, ")
+    assert "ns/c" not in text
 
 
 def text_of(slices, wanted, **options):

@@ -226,7 +226,7 @@ SITUATIONS = (
         waits=[job("waiting", 2, pod_spec(template=TEMPLATE), annotations=in_queue("team"))],
         gang=JOB,
         pods=2,
-        says=f"no device matches selector: of 4 devices 4 fail claim gpu: selector #0 ({STRANGE})",
+        says=f"no device matches selector: of 4 devices 4 fail selector #0 ({STRANGE})",
         suggests=f"remove {STRANGE} from ResourceClaimTemplate {TEMPLATE}",
     ),
     Situation(

@@ -84,6 +84,8 @@ class AllocationDiagnosis:
     options: tuple[OptionDiagnosis, ...]
     unmet: tuple[DeviceConstraint, ...] = ()
     """Constraints without which a node would have the devices."""
+    fits_one_pod: bool = False
+    """Whether some node has the devices for one pod."""
 
     @property
     def blocked(self) -> OptionDiagnosis | None:
@@ -142,6 +144,7 @@ def diagnose_allocation(
         ),
         options=options,
         unmet=() if _blocked(options) else unmet_constraints(claims, is_feasible),
+        fits_one_pod=any(step.failure is None for step in steps),
     )
 
 

@@ -58,9 +58,14 @@ def _combined_message(diagnosis: AllocationDiagnosis) -> str:
         listed = [_constraint_text(each) for each in diagnosis.unmet[:MAX_CAUSES]]
         return f"enough on a node, but not with {' and '.join(listed)}"
     tightest = min(diagnosis.options, key=lambda each: each.max_on_one_node)
-    purpose = "for all requests" if len(diagnosis.options) > 1 else "for more pods"
+    if diagnosis.fits_one_pod:
+        lack = "not enough for more pods"
+    elif len(diagnosis.options) > 1:
+        lack = "not enough for all requests"
+    else:
+        lack = "enough on a node, but not together, since devices share counters"
     return (
-        f"not enough {purpose}, {tightest.free} free, "
+        f"{lack}, {tightest.free} free, "
         f"at most {tightest.max_on_one_node} on a node; "
         f"{_counts_text(diagnosis.devices, tightest.rejected)}"
     )

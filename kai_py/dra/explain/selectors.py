@@ -66,7 +66,7 @@ def select_devices(option: Option, layout: ClusterLayout, visible: Bools) -> Sel
         for rows in (failing & ~result.error, failing & result.error):
             if rows.any():
                 error = _error(conjunct, layout.rows[int(rows.argmax())])
-                cause = f"{selector} ({conjunct.text}{error})"
+                cause = f"{selector.place} ({conjunct.text}{error})"
                 removed.append(
                     DeviceRejectionCount(_check(selector), cause, int(np.count_nonzero(rows)))
                 )
@@ -100,7 +100,7 @@ def _error(conjunct: Conjunct, row: DeviceRow) -> str:
 
 
 def _check(selector: RequestSelector) -> DeviceCheck:
-    return DeviceCheck.CLASS if selector.owner.startswith("class ") else DeviceCheck.SELECTOR
+    return DeviceCheck.CLASS if selector.is_of_class else DeviceCheck.SELECTOR
 
 
 def _closest_device(
