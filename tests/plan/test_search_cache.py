@@ -26,8 +26,18 @@ from kai_py.plan.plan import Action, Stage
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.score.registry import WeightedScore
+from tests.plan.victims.test_alternatives import asking
 from tests.support.examples import examples
-from tests.support.scenario import cluster, job_with_pods, node, pod, queue, shared
+from tests.support.scenario import (
+    cluster,
+    device_class,
+    gpu_slice,
+    job_with_pods,
+    node,
+    pod,
+    queue,
+    shared,
+)
 
 NODES, QUEUES = 3, ("a", "b", "c")
 HOST = "kubernetes.io/hostname"
@@ -249,6 +259,22 @@ def test_a_gang_that_is_placed_gives_all_others_a_turn(turns):
     full.add(job_with_pods("small", 1, gpus=0, queue="a", created=50.0))
     assert [each.gang for each in full.plan(101.0).placements] == ["default/Job/small"]
     assert "default/Job/waits" in turns
+
+
+@pytest.mark.parametrize("counts", [(3, 2), (4, 3)])
+def test_requests_with_the_same_alternatives_are_searched_once(work, counts):
+    searches = []
+    for number in (1, 20):
+        full = cluster(queue("a", 2), queue("b", 2), node("n0", 0), gpu_slice("n0", 4))
+        full.add(device_class(), *(asking(f"runs-{i}", 1, held=(f"gpu-{i}",)) for i in range(4)))
+        full.add(*(asking(f"waits-{i}", *counts, queue="a") for i in range(number)))
+        work.clear()
+        assert full.plan(100.0).is_empty
+        searches.append(work["run"])
+        work.clear()
+        full.plan(101.0)
+        assert work["run"] == 0
+    assert searches[0] == searches[1]
 
 
 def test_gangs_that_come_and_ask_the_same_are_told_the_same(work):

@@ -25,12 +25,11 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.search_cache.cache import SearchFailure
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.device_options import cheapest_claims
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.solver import VictimSolver
+from kai_py.plan.victims.solver import ClaimVariant, VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fairness_rules import BypassPolicy
@@ -98,14 +97,14 @@ def _search_with_cheapest_claims(
     """Repeat a failed search with the cheapest alternatives of claims, at their cost, if any."""
     state, gang, request = strategy.state, strategy.gang, strategy.request
     out_of_budget = state.search_budgets.searched.get(gang.key, False)
-    cheapest = None if out_of_budget else cheapest_claims(state, gang, request)
+    cheapest = None if out_of_budget else solver.cheapest_claims(gang, request)
     if cheapest is None:
         return
     with state.charging(gang, cheapest.cost), state.statement.devices.narrowed(cheapest.specs):
         if not _within_quota(state, gang, request):
             return
         again = type(strategy)(state, strategy.pool, gang, request)
-        found = solver.solve_without_cache(again)
+        found = solver.solve(again, ClaimVariant.CHEAPEST)
         if not isinstance(found, SearchFailure):
             _apply(gang_queue, again, found)
 

@@ -11,6 +11,7 @@ from.
 """
 
 from collections.abc import Hashable, Iterator
+from enum import Enum
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.device_options import CheapestClaims, cheapest_claims
+from kai_py.plan.session.later_alternatives import have_alternatives
 from kai_py.plan.session.requests import request_kind
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
@@ -28,7 +31,15 @@ from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
 
-PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...]]
+
+class ClaimVariant(Enum):
+    """With which alternatives of its claims a request is searched for."""
+
+    LISTED = "Listed"
+    CHEAPEST = "Cheapest"
+
+
+PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...], ClaimVariant]
 """Queue; whether the requested pods and whether the whole gang are preemptible; gang affinity."""
 
 
@@ -52,18 +63,24 @@ class VictimSolver:
         self._searches = state.searches(strategy_class.action)
         self._failed = FailedRequests[SearchFailure]()
         self._postponed: dict[RequestSignature, float] = {}
+        self._cheapest: dict[RequestSignature, CheapestClaims | None] = {}
 
-    def solve(self, strategy: VictimStrategy) -> tuple[VictimUnit, ...] | SearchFailure:
-        """The victims at the cost of which the request was placed, else how the search failed."""
+    def solve(
+        self, strategy: VictimStrategy, variant: ClaimVariant = ClaimVariant.LISTED
+    ) -> tuple[VictimUnit, ...] | SearchFailure:
+        """The victims at the cost of which the request was placed, else how the search failed.
+
+        ``variant``: the alternatives to which claims are narrowed meanwhile.
+        """
         gang, request = strategy.gang, strategy.request
-        signature = _signature(self._state, gang, request)
+        signature = _signature(self._state, gang, request, variant)
         if self._fails_without_search(strategy, signature):
             return SearchFailure()
         action = self._action, gang.key
         if signature is not None and signature in self._postponed:
             self._state.postponed[action] = self._postponed[signature]
             return SearchFailure()
-        key = _search_key(gang, request, signature)
+        key = _search_key(gang, request, signature, variant)
         failure = self._cached_failure(key, gang) or self._backed_off_failure(key)
         if failure is None:
             found = self._search(strategy)
@@ -96,11 +113,16 @@ class VictimSolver:
             self._failed.add(signature.kind, SearchFailure(), signature.size, signature.priority)
         return True
 
-    def solve_without_cache(
-        self, strategy: VictimStrategy
-    ) -> tuple[VictimUnit, ...] | SearchFailure:
-        """As ``solve``, for a request that depends on more than its signature says."""
-        return self._search(strategy) if strategy.may_find_victims() else SearchFailure()
+    def cheapest_claims(self, gang: Gang, request: PlacementRequest) -> CheapestClaims | None:
+        """``device_options.cheapest_claims``, found once for equivalent requests."""
+        if not have_alternatives(request.members):
+            return None
+        signature = _signature(self._state, gang, request, ClaimVariant.CHEAPEST)
+        if signature is None:
+            return cheapest_claims(self._state, gang, request)
+        if signature not in self._cheapest:
+            self._cheapest[signature] = cheapest_claims(self._state, gang, request)
+        return self._cheapest[signature]
 
     def _cached_failure(self, key: SearchKey, gang: Gang) -> SearchFailure | None:
         """The cached failure, if any; its probes are charged to the cycle."""
@@ -166,21 +188,26 @@ class VictimSolver:
         return victims
 
 
-def _signature(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestSignature | None:
+def _signature(
+    state: CycleState, gang: Gang, request: PlacementRequest, variant: ClaimVariant
+) -> RequestSignature | None:
     """The signature of a request; None if its search depends on more than a signature says."""
     shape = request_kind(state, gang, request)
     if shape is None:
         return None
     preemptible = gang.is_preemptible(request.members)
-    preemptor_class = gang.queue, preemptible, gang.preemptible, gang.gang_affinity
+    preemptor_class = gang.queue, preemptible, gang.preemptible, gang.gang_affinity, variant
     return RequestSignature((preemptor_class, shape), len(request.members), gang.priority)
 
 
 def _search_key(
-    gang: Gang, request: PlacementRequest, signature: RequestSignature | None
+    gang: Gang,
+    request: PlacementRequest,
+    signature: RequestSignature | None,
+    variant: ClaimVariant,
 ) -> SearchKey:
     if signature is None:
-        return SearchKey(gang.key, gang)
+        return SearchKey((gang.key, variant), gang)
     return SearchKey(signature, pod=request.members[0])
 
 
