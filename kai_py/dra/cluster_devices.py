@@ -25,6 +25,7 @@ from kai_py.dra.device_accounting import DeviceAccounting
 from kai_py.dra.device_kinds import DeviceKinds, PossibleDevices, possible_devices, selector_texts
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mib
+from kai_py.dra.free_devices import FreeDevices
 from kai_py.dra.gpu_weight import GpuWeights
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
@@ -78,6 +79,7 @@ class ClusterDevices:
         self._kinds = DeviceKinds(self.inventory, self._weights)
         self.costs = DeviceAccounting(self.gpus, self.inventory, self._kinds, self.quarantine)
         self.accounting = self.costs.accounting
+        self.free = FreeDevices(self.costs)
         # A search that a whole allowance does not suffice for has its answer.
         allowed = self.spending.steps.per_gang, self.spending.steps.per_cycle
         self.allocator = ClusterAllocator(

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.dra.free_devices import takes_fixed_number
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action
@@ -64,7 +65,7 @@ def _could_help_any(state: CycleState, gangs: Iterable[Gang]) -> bool:
     if not kinds:
         return False
     idle = _total_future_idle(state)
-    return any(_is_enough(state, idle, request) for request in kinds.values())
+    return any(_may_suffice(state, idle, request) for request in kinds.values())
 
 
 class Consolidation(VictimStrategy):
@@ -82,7 +83,7 @@ class Consolidation(VictimStrategy):
     def candidates(self) -> Iterator[VictimUnit] | None:
         """Every unit once, by the cost of the cheapest of its nodes; None if none can help."""
         idle = _total_future_idle(self.state)
-        if not self.gang.preemptible or not _is_enough(self.state, idle, self.request):
+        if not self.gang.preemptible or not _may_suffice(self.state, idle, self.request):
             return None
         return self._by_node_cost()
 
@@ -146,10 +147,24 @@ def _total_future_idle(state: CycleState) -> Floats:
     return free
 
 
-def _is_enough(state: CycleState, free: Floats, request: PlacementRequest) -> bool:
-    """Whether ``free`` (resources,) is as much as the request."""
+def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> bool:
+    """Whether ``free`` (resources,) is as much as the request, and its devices may be free."""
     needed = sum((_min_request(state, member) for member in request.members), np.zeros(len(free)))
-    return bool((free + FRACTION_TOLERANCE >= needed).all())
+    if (free + FRACTION_TOLERANCE < needed).any():
+        return False
+    uses = (use for member in request.members for use in member.shape.claims)
+    specs = [use.spec for use in uses if use.claim is None]
+    exceeded = bool(specs) and state.statement.devices.exceed_free(specs, Capacity.FUTURE_IDLE)
+    return not exceeded or not _keep_devices(state)
+
+
+def _keep_devices(state: CycleState) -> bool:
+    """Whether every pod that may be relocated takes as many devices elsewhere."""
+    pods = (member for gangs in state.evictable.values() for gang in gangs for member in gang.bound)
+    shapes = {member.shape.number: member.shape for member in pods}
+    return not any(shape.extended.requests for shape in shapes.values()) and all(
+        takes_fixed_number(use.spec) for shape in shapes.values() for use in shape.claims
+    )
 
 
 def _min_request(state: CycleState, member: Member) -> Floats:

@@ -9,7 +9,7 @@ A claim is allocated by the first pod that is placed with it; later pods share t
 change can be undone, in reverse order.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -248,6 +248,11 @@ class CycleDevices:
     def narrowed_spec(self, spec: ResourceClaimSpec) -> ResourceClaimSpec:
         """The spec by which claims with ``spec`` are allocated."""
         return self._narrowed.get(id(spec), spec)
+
+    def exceed_free(self, specs: Iterable[ResourceClaimSpec], capacity: Capacity) -> bool:
+        """Whether claims need more devices of a driver than are free, in whichever place."""
+        needed = map(self.narrowed_spec, specs)
+        return self._devices.free.are_exceeded_by(needed, self._states[capacity])
 
     def _refund(
         self, own: Mapping[ClaimRef, ResourceClaimSpec], allocated: Sequence[ClaimAllocation]
