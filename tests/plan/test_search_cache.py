@@ -337,6 +337,20 @@ def test_a_search_for_moves_that_ran_out_rests_until_a_pod_has_left(work):
     }
 
 
+def test_a_gang_whose_search_rests_has_no_turn_while_nothing_changes(work, turns):
+    tight = fragmented()
+    rests = [tight.plan(100.0 + seconds).unplaced for seconds in range(2)]
+    turns.clear()
+    work.clear()
+    for seconds in range(2, 5):
+        assert tight.plan(100.0 + seconds).unplaced == rests[1]
+    assert turns == []
+    tight.add(job_with_pods("small", 1, gpus=1, queue="a", node="n0"))
+    assert "default/Job/waits" in {each.gang for each in tight.plan(105.0).unplaced}
+    assert turns == ["default/Job/waits"]
+    assert work["run"] == 0, "it rests since before the cycles in which nothing changed"
+
+
 @pytest.mark.parametrize("change", ["left", "node", "grown"])
 def test_what_may_give_capacity_ends_the_rest(work, change):
     tight = fragmented()

@@ -238,8 +238,11 @@ class CycleMemory:
 
     @property
     def may_settle(self) -> bool:
-        """Whether the last cycle finished, and nothing is set aside or to be searched on."""
-        limited = self.backoffs or self.extension_backoffs or self.out_of_budget or self.cut_short
+        """Whether the last cycle finished, and nothing is set aside or to be searched on.
+
+        Gangs that ran out of probes are not searched on while they back off.
+        """
+        limited = self.backoffs or self.extension_backoffs or self.cut_short
         waits = bool(self.startups.since or self.startups.attempts)
         return not (limited or waits or self.is_unfinished) and self.search_cache.is_enabled
 

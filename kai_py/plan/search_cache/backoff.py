@@ -36,13 +36,18 @@ class SearchBackoff:
     def __init__(self) -> None:
         """Without searches."""
         self._history = InputsHistory()
+        self._unchanged = False
         self._searches: dict[tuple[Action, Decisions], BackedOffSearches] = {}
         self._last: dict[tuple[Action, Decisions], BackedOffSearches] = {}
 
     def start_cycle(self, history: InputsHistory) -> None:
-        """Begin a cycle."""
-        self._history = history
-        self._last, self._searches = self._searches, {}
+        """Begin a cycle.
+
+        If the last had unchanged inputs and asked for none, those of the cycle before still hold.
+        """
+        if self._searches or not self._unchanged:
+            self._last, self._searches = self._searches, {}
+        self._history, self._unchanged = history, history.change is InputsChange.UNCHANGED
 
     def searches(
         self, action: Action, decisions: Decisions, future_idle: Floats
