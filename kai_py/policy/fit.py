@@ -16,9 +16,16 @@ import numpy as np
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.node import Taint
 from kai_py.api.spot import SpotUse
-from kai_py.policy.node_constraints import NodeConstraints, constraints_of
-from kai_py.policy.node_selector import matches_labels, matches_selector, matches_term
-from kai_py.policy.tolerations import tolerates, untolerated_nodes, unwanted_taints
+from kai_py.policy.node_filters import (
+    NodeConstraints,
+    constraints_of,
+    matches_labels,
+    matches_selector,
+    matches_term,
+    tolerates,
+    untolerated_nodes,
+    unwanted_taints,
+)
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape

@@ -26,7 +26,7 @@ import numpy as np
 
 from kai_py.api.records.core import TopologySpreadConstraint
 from kai_py.policy.fit import StaticFit, matches_own_selectors
-from kai_py.policy.tolerations import tolerated_nodes
+from kai_py.policy.node_filters import tolerated_nodes
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.pod_selection import DomainTerm, NamespaceLabels, rules_of, selects
 from kai_py.snapshot.resources import Bools, Ints

@@ -21,13 +21,13 @@ from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, diverging_siblings, exceeds
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
+    Victims,
     allowed_by_share,
     check_reclaimer,
     compared_rows,
     reclaimable_queues,
     stays_within_deserved,
 )
-from kai_py.policy.victims import Victims
 
 
 def may_reclaim_batch(

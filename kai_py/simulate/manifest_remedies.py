@@ -11,7 +11,7 @@ from kai_py.api.records.node import Taint
 from kai_py.api.taints import taint_text
 from kai_py.grouping.topology_annotations import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
-from kai_py.policy.tolerations import HARD_EFFECTS, PASSING_TAINTS
+from kai_py.policy.node_filters import HARD_EFFECTS, PASSING_TAINTS
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
 

@@ -10,6 +10,7 @@ from kai_py.policy.queue_order import order_keys
 from kai_py.policy.queue_usage import QueueUsage
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
+    Victims,
     check_reclaim,
     check_reclaimer,
     guarantees_deserved,
@@ -17,7 +18,6 @@ from kai_py.policy.reclaim_rules import (
     reclaimable_queues,
     stays_within_deserved,
 )
-from kai_py.policy.victims import Victims
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
 from tests.support.replacing import replace
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.dra.rows import node_selector_matches
-from kai_py.policy.node_selector import matches_labels, matches_selector
+from kai_py.policy.node_filters import matches_labels, matches_selector
 from kai_py.snapshot.nodes import node_columns
 from kai_py.snapshot.resources import ResourceIndex
 from tests.support.scenario import node

@@ -8,12 +8,12 @@ from kai_py.policy.queue_usage import QueueUsage, diverging_siblings
 from kai_py.policy.reclaim_refusal import ReclaimRule
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
+    Victims,
     check_reclaim,
     check_reclaimer,
     check_victims,
     reclaimable_queues,
 )
-from kai_py.policy.victims import Victims
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo
 

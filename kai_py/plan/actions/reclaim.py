@@ -30,13 +30,13 @@ from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     ReclaimAllowance,
     Reclaimer,
+    Victims,
     check_reclaim,
     check_reclaimer,
     compared_rows,
     is_guaranteed,
     reclaimable_queues,
 )
-from kai_py.policy.victims import Victims
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools

@@ -32,8 +32,8 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty
 from kai_py.policy.fit import matches_own_selectors, requests_where_reported
+from kai_py.policy.node_filters import eventually_tolerated
 from kai_py.policy.queue_usage import is_above
-from kai_py.policy.tolerations import eventually_tolerated
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints

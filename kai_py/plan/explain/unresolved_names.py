@@ -26,8 +26,7 @@ from kai_py.plan.explain.unresolved_objects import device_hint, missing_object_h
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fit import matches_own_selectors
-from kai_py.policy.node_selector import matches_selector
-from kai_py.policy.tolerations import HARD_EFFECTS, PASSING_TAINTS, tolerates
+from kai_py.policy.node_filters import HARD_EFFECTS, PASSING_TAINTS, matches_selector, tolerates
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.shape import Shape

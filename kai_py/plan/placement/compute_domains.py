@@ -27,7 +27,7 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
-from kai_py.policy.node_selector import matches_selector
+from kai_py.policy.node_filters import matches_selector
 from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints

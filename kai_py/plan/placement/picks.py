@@ -29,7 +29,7 @@ from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.fill import fill
 from kai_py.policy.fit import StaticFit
-from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
+from kai_py.policy.numa import fewer_zones, fill_by_numa_zones, zone_layers
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.pod_selection import rules_of
 from kai_py.snapshot.resources import Ints

@@ -46,7 +46,7 @@ from kai_py.plan.state.claims_to_create import (
 )
 from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node, unreachable_reason
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
-from kai_py.policy.node_selector import matches_selector
+from kai_py.policy.node_filters import matches_selector
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.placeholders import is_placeholder

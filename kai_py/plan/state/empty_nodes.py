@@ -11,9 +11,7 @@ import numpy as np
 
 from kai_py.api.bounded import remember
 from kai_py.policy.fit import matches_own_selectors, replicas_that_fit
-from kai_py.policy.node_constraints import constraints_of
-from kai_py.policy.node_selector import matches_selector
-from kai_py.policy.tolerations import eventually_tolerated
+from kai_py.policy.node_filters import constraints_of, eventually_tolerated, matches_selector
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape

@@ -24,9 +24,7 @@ import numpy as np
 from kai_py.api.choices import BuiltInScore
 from kai_py.api.problems import unknown_name
 from kai_py.policy.score.best_fit import best_fit
-from kai_py.policy.score.fragmentation import fragmentation
-from kai_py.policy.score.frugal import stranded
-from kai_py.policy.score.growth import least_growth_score
+from kai_py.policy.score.fragmentation import fragmentation, least_growth_score, stranded
 from kai_py.policy.score.node_capacity import (
     ANY_DEVICE,
     MAX_SCORE,

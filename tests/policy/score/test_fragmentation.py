@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.policy.score.fragmentation import fragmentation
-from kai_py.policy.score.frugal import stranded
-from kai_py.policy.score.growth import least_growth, least_growth_score, sigmoid_scores
+from kai_py.policy.score.fragmentation import (
+    fragmentation,
+    least_growth,
+    least_growth_score,
+    sigmoid_scores,
+    stranded,
+)
 from kai_py.policy.score.node_capacity import GpuRequest, NodeCapacity
 from kai_py.policy.score.workload import (
     FreeCapacity,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import FillStrategy
 from kai_py.policy.fill import fill
-from kai_py.policy.score.numa_zones import fewer_zones, fill_by_numa_zones, zone_layers
+from kai_py.policy.numa import fewer_zones, fill_by_numa_zones, zone_layers
 
 ZONES = 3
 NEEDS = st.lists(st.integers(1, ZONES), max_size=4).map(sorted)

@@ -35,7 +35,7 @@ from kai_py.api.references import ClaimRef
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.base import AllocatedItems, ReplicaCache
 from kai_py.plan.state.undo import Undo, no_undo
-from kai_py.policy.node_selector import matches_selector
+from kai_py.policy.node_filters import matches_selector
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
