@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_py.cel.functions import Overload
-from kai_py.cel.library import find, regex, times
+from kai_py.cel.library import find, strings, times
 from kai_py.cel.library.textformat import argument_fault, format_fault
 from kai_py.cel.syntax import (
     Bind,
@@ -340,7 +340,7 @@ class _Checker:
 
 
 _LITERAL_CHECKS: dict[str, Callable[[str], object]] = {
-    "matches": regex.compile_pattern,
+    "matches": strings.compile_pattern,
     "timestamp": times.parse_timestamp,
     "duration": times.parse_duration,
 }

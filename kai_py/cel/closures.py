@@ -12,9 +12,16 @@ cel-go's interpreter for the costs.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kai_py.cel import values
-from kai_py.cel.actual_cost import LIMIT, NEW_LIST, NEW_MAP, PLAIN_PAIRS, SCALAR_PAIRS, CallCost
+from kai_py.cel.actual_cost import (
+    LIMIT,
+    NEW_LIST,
+    NEW_MAP,
+    PLAIN_PAIRS,
+    SCALAR_PAIRS,
+    CallCost,
+    Work,
+)
 from kai_py.cel.functions import Function, choose, no_overload
-from kai_py.cel.nested_work import Work
 from kai_py.cel.values import CELRuntimeError, CostLimitError, Optional, Value
 
 Activation = Mapping[str, Value]

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kai_py.cel import closures, values
-from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS
+from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS, NESTED_WORK
 from kai_py.cel.check import TYPE_NAMES, Checked
 from kai_py.cel.closures import Activation, Closure, Frame
 from kai_py.cel.library import find
 from kai_py.cel.macros import RESULT
-from kai_py.cel.nested_work import NESTED_WORK
 from kai_py.cel.syntax import (
     Bind,
     Call,

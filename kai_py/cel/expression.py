@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kai_py.cel.check import Checked, Environment, check
 from kai_py.cel.closures import Activation
 from kai_py.cel.evaluate import Program, build
-from kai_py.cel.library.regex import compile_pattern
+from kai_py.cel.library.strings import compile_pattern
 from kai_py.cel.syntax import Call, ExpressionError, Ident, Literal, Node, render_failure, walk
 from kai_py.cel.values import CELRuntimeError, Value
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
-from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
+from kai_py.grouping.annotations import MIN_AVAILABLE_KEY
 
 NAMESPACE = "default"
 PLUGIN_RESOURCE = "nvidia.com/gpu"

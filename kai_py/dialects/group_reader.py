@@ -13,14 +13,13 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.kai.keys import QUEUE
 from kai_py.dialects.kai.priority import existing_class, may_name, priority_of
+from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.counts import count_at
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.gang_settings import GangSettings
-from kai_py.grouping.gang_template import InvalidWorkloadError
+from kai_py.grouping.gang_template import InvalidWorkloadError, annotation_or_label
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
-from kai_py.grouping.pod_group_annotation import pod_owner
-from kai_py.grouping.pod_template import annotation_or_label
 
 
 @dataclass(frozen=True, slots=True)

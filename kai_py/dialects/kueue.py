@@ -15,11 +15,11 @@ Source: Kueue, "Run A Group Of Plain Pods", KEP-2724.
 from dataclasses import replace
 
 from kai_py.api.records.core import Pod
+from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang_template import annotation_or_label, count_annotation
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.pod_group_annotation import pod_owner
-from kai_py.grouping.pod_template import annotation_or_label, count_annotation
 
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 COUNT_KEY = "kueue.x-k8s.io/pod-group-total-count"

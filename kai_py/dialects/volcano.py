@@ -22,10 +22,9 @@ from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, group_source, min_member_tree
 from kai_py.grouping.counts import parse_count
 from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
-from kai_py.grouping.gang_template import InvalidWorkloadError
+from kai_py.grouping.gang_template import InvalidWorkloadError, annotation_or_label
 from kai_py.grouping.group_sources import GroupSource
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.pod_template import annotation_or_label
 
 GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 PREEMPTABLE_KEY = "volcano.sh/preemptable"

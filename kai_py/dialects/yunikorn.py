@@ -12,10 +12,10 @@ import msgspec
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
+from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.pod_group_annotation import pod_owner
 
 GROUP_KEY = "yunikorn.apache.org/task-group-name"
 GROUPS_KEY = "yunikorn.apache.org/task-groups"

@@ -21,7 +21,12 @@ from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.printable import first_of
 from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.annotations import with_annotations
+from kai_py.grouping.annotations import (
+    POD_GROUP_ANNOTATION,
+    pod_owner,
+    unused_markers,
+    with_annotations,
+)
 from kai_py.grouping.counts import count_from_rule
 from kai_py.grouping.failure_limits import failure_limits
 from kai_py.grouping.frameworks import FRAMEWORKS
@@ -55,7 +60,6 @@ from kai_py.grouping.owner_chain import (
     Owners,
     owner_chain,
 )
-from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, pod_owner, unused_markers
 from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.roles import role_leaves, roles_of_rule

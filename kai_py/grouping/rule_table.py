@@ -15,8 +15,8 @@ from kai_py.api.problems import field_problems
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.failure_limits import failure_limit_paths
 from kai_py.grouping.frameworks import FRAMEWORKS
+from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.grouping.queue_choice import Defaults, QueueKey
 from kai_py.grouping.rule import Count, Rule, RuleFile, Treatment
 

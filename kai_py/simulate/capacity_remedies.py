@@ -16,7 +16,7 @@ from typing import Any
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.masks import conjuncts
 from kai_py.dra.selectors.selector import compile_selector
-from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
+from kai_py.grouping.annotations import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.state.empty_nodes import eventually_admitted

@@ -13,10 +13,10 @@ from kai_py.embedded.resources import PODS
 from kai_py.grouping.annotations import (
     CHECKPOINT_INTERVAL_KEY,
     EXPECTED_RUNTIME_KEY,
+    MIN_AVAILABLE_KEY,
     ON_DEPARTURE_KEY,
     SPOT_KEY,
 )
-from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
 FRACTION_KEY = "gpu-fraction"

@@ -25,8 +25,8 @@ from kai_py.api.records.partial import has_unreadable_requests
 from kai_py.api.records.record import QuantityText
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.owner_chain import Owners
-from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
 from kai_py.snapshot.placeholders import (
     ExpectedMembers,

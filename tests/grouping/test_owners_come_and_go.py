@@ -7,11 +7,11 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod, PodSpec
 from kai_py.api.records.unstructured import unstructured
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.grouping.annotations import POD_GROUP_ANNOTATION
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.group_sources import GroupSource
 from kai_py.grouping.grouper import Grouper
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.snapshot.builder import SnapshotBuilder
 

@@ -12,8 +12,18 @@ from dataclasses import dataclass, field
 
 from kai_py.cel.actual_cost import NEW_LIST, NEW_MAP
 from kai_py.cel.check import Checked
-from kai_py.cel.estimate.calls import ESTIMATES, Request
-from kai_py.cel.estimate.sizes import ONE, UNKNOWN, Limits, Path, Size, capped, is_scalar, union
+from kai_py.cel.estimate.calls import (
+    ESTIMATES,
+    ONE,
+    UNKNOWN,
+    Limits,
+    Path,
+    Request,
+    Size,
+    capped,
+    is_scalar,
+    union,
+)
 from kai_py.cel.functions import Overload
 from kai_py.cel.macros import TARGET
 from kai_py.cel.syntax import (

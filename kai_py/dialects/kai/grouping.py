@@ -19,17 +19,17 @@ from kai_py.dialects.kueue import KUEUE, is_placed_by_kueue, without_topology
 from kai_py.dialects.native_groups import NATIVE_GROUP, NATIVE_WORKLOAD
 from kai_py.dialects.volcano import volcano_source, with_preemptable
 from kai_py.dialects.yunikorn import YUNIKORN
+from kai_py.grouping.annotations import POD_GROUP_ANNOTATION, POD_GROUP_KEY
 from kai_py.grouping.frameworks.dask import DASK
 from kai_py.grouping.frameworks.flink import FLINK
 from kai_py.grouping.frameworks.skypilot import SKYPILOT
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import Wording
+from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.group_sources import GroupSource
 from kai_py.grouping.grouper import Grouper
 from kai_py.grouping.owner_chain import Owners
-from kai_py.grouping.pod_group_annotation import POD_GROUP_ANNOTATION, POD_GROUP_KEY
-from kai_py.grouping.pod_template import annotation_or_label
 from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults
 from kai_py.grouping.rule_table import RuleTable

@@ -9,8 +9,7 @@ from typing import Any
 
 from kai_py.api.gpu_share import CONTAINER_NAME, GPU_FRACTION, GPU_MEMORY, MIG_PREFIX, NUM_DEVICES
 from kai_py.dialects.kai import keys
-from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY
-from kai_py.grouping.frameworks.replicas import MIN_MEMBER_KEY
+from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, MIN_MEMBER_KEY
 
 MAX_DEPTH = 16
 """Levels of a manifest in which pod templates are looked for; none is as deep."""

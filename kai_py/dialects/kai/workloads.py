@@ -36,9 +36,16 @@ from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.job import Job
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
-from kai_py.dialects.kai.kinds import KindDefaults, class_of, defaults_of
 from kai_py.dialects.kai.pod_groups import order_of
-from kai_py.dialects.kai.priority import existing_class, is_preemptible, may_name, priority_of
+from kai_py.dialects.kai.priority import (
+    KindDefaults,
+    class_of,
+    defaults_of,
+    existing_class,
+    is_preemptible,
+    may_name,
+    priority_of,
+)
 from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, reachable_min_members
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.gang_settings import (

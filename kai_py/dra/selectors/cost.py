@@ -5,8 +5,8 @@ A device's driver and domains have at most 63 characters, a name 32, a value 64;
 Source: resource.k8s.io/v1; k8s.io/dynamic-resource-allocation/cel for the limits it assumes.
 """
 
+from kai_py.cel.estimate.calls import Path, Size
 from kai_py.cel.estimate.cost import estimate
-from kai_py.cel.estimate.sizes import Path, Size
 from kai_py.cel.expression import Expression
 
 MAX_COST = 1_000_000

@@ -11,12 +11,12 @@ Source: kubernetes.dask.org/v1; dask_kubernetes/operator/controller and dask_kub
 """
 
 from kai_py.api.records.core import Pod
+from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.counts import count_at
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.pod_group_annotation import pod_owner
 
 CLUSTER_LABEL = "dask.org/cluster-name"
 COMPONENT_LABEL = "dask.org/component"

@@ -20,14 +20,18 @@ from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured, values_at
-from kai_py.grouping.counts import count_at, entries, parse_count
-from kai_py.grouping.frameworks.memory_size import parse_memory_size
+from kai_py.grouping.annotations import pod_owner
+from kai_py.grouping.counts import count_at, entries, parse_count, parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
-from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
+from kai_py.grouping.gang_template import (
+    Framework,
+    GangTemplate,
+    WorkloadOwner,
+    full_owner,
+    pod_of_template,
+)
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain
-from kai_py.grouping.pod_group_annotation import pod_owner
-from kai_py.grouping.pod_template import pod_of_template
 
 FLINK_DEPLOYMENT_KIND = GroupKind("flink.apache.org", "FlinkDeployment")
 TYPE_LABEL, NATIVE = "type", "flink-native-kubernetes"

@@ -24,8 +24,9 @@ from kai_py.grouping.gang_template import (
     WorkloadOwner,
     full_owner,
     number_label_reader,
+    pod_of_template,
+    template_paths,
 )
-from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import template_annotations
 from kai_py.grouping.topology_annotations import TemplateTopology, template_topology
 

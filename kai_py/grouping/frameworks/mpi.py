@@ -18,8 +18,9 @@ from kai_py.grouping.gang_template import (
     WorkloadOwner,
     full_owner,
     number_label_reader,
+    pod_of_template,
+    template_paths,
 )
-from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import Role, RoleLeaves, role_leaves, template_annotations
 
 ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")

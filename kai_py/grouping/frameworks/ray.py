@@ -21,8 +21,14 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import values_at
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import ExpectedPods, Subgroup, without_minimum
-from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
-from kai_py.grouping.pod_template import pod_of_template, template_paths
+from kai_py.grouping.gang_template import (
+    Framework,
+    GangTemplate,
+    WorkloadOwner,
+    full_owner,
+    pod_of_template,
+    template_paths,
+)
 from kai_py.grouping.roles import Role, role_leaves, template_annotations
 
 GROUP_LABEL = "ray.io/group"

@@ -12,11 +12,11 @@ Source: sky/provision/kubernetes/instance.py; labels in sky/provision/constants.
 
 from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.records.core import Pod
+from kai_py.grouping.annotations import MIN_AVAILABLE_KEY, pod_owner
 from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang_template import count_annotation
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.pod_group_annotation import MIN_AVAILABLE_KEY, pod_owner
-from kai_py.grouping.pod_template import count_annotation
 
 CLUSTER_LABELS = ("skypilot-cluster-name", "skypilot-cluster")
 WORKER_INFIX = "-worker"

@@ -20,8 +20,8 @@ from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.counts import count_at, entries, parse_count
-from kai_py.grouping.frameworks.memory_size import parse_memory_size
+from kai_py.grouping.annotations import pod_owner
+from kai_py.grouping.counts import count_at, entries, parse_count, parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
@@ -29,11 +29,10 @@ from kai_py.grouping.gang_template import (
     WorkloadOwner,
     full_owner,
     lowercase_label_reader,
+    pod_of_template,
 )
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
-from kai_py.grouping.pod_group_annotation import pod_owner
-from kai_py.grouping.pod_template import pod_of_template
 from kai_py.grouping.roles import Role, role_leaves
 
 APPLICATION_LABEL = "spark-app-selector"

@@ -26,8 +26,9 @@ from kai_py.grouping.gang_template import (
     full_owner,
     lowercase_label_reader,
     number_label_reader,
+    pod_of_template,
+    template_paths,
 )
-from kai_py.grouping.pod_template import pod_of_template, template_paths
 from kai_py.grouping.roles import Role, role_leaves, roles_of_rule, template_annotations
 from kai_py.grouping.rule import RoleRule
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
-from kai_py.dialects.kai.kinds import KindDefaults, class_of, defaults_of
+from kai_py.dialects.kai.priority import KindDefaults, class_of, defaults_of
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
 from tests.dialects.feeding import Cluster, pod
 from tests.dialects.kai.objects import KAI

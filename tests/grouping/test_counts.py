@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.grouping.frameworks.memory_size import MAX_BYTES, parse_memory_size
+from kai_py.grouping.counts import MAX_BYTES, parse_memory_size
 from kai_py.grouping.gang_template import InvalidWorkloadError
 
 GIB = 1 << 30
