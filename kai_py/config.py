@@ -13,14 +13,18 @@ from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.choices import Profile
-from kai_py.api.eviction import EvictionConfig
 from kai_py.api.manifests import ManifestError, line_at, read_documents
-from kai_py.api.measured_usage import PrometheusUsage
 from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.node_departures import NodeDeparturesConfig
 from kai_py.api.placement import InstalledAction, PlacementConfig
 from kai_py.api.problems import field_problems
-from kai_py.api.serving import HttpConfig, LogConfig, WebhookConfig
+from kai_py.api.settings import (
+    EvictionConfig,
+    HttpConfig,
+    LogConfig,
+    PrometheusUsage,
+    WebhookConfig,
+)
 from kai_py.api.spot import SpotConfig
 from kai_py.api.times import Duration, PositiveDuration
 from kai_py.grouping.gang_settings import Preemptibility

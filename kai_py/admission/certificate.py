@@ -24,7 +24,7 @@ import msgspec
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
-from kai_py.api.serving import WebhookConfig
+from kai_py.api.settings import WebhookConfig
 from kai_py.watch.client import Client
 from kai_py.watch.errors import AlreadyExists, Conflict, NotFound
 from kai_py.watch.resource import define_kind

@@ -36,7 +36,7 @@ from kai_py.admission.handlers import MIRRORED, AdmissionContext, registry
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
-from kai_py.api.serving import WebhookConfig
+from kai_py.api.settings import WebhookConfig
 from kai_py.config import Configuration
 from kai_py.watch.client import Client, PatchType
 from kai_py.watch.credentials import Credentials

@@ -18,11 +18,10 @@ import msgspec
 import typer
 
 from kai_py.api.printable import printable
-from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import text_of
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
-from kai_py.cli.options import LATEST_TIME, takes_groups
+from kai_py.cli.options import LATEST_TIME, ConfigFile, configuration_from, takes_groups
 from kai_py.cli.output import (
     Output,
     OutputOptions,

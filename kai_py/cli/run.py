@@ -18,11 +18,10 @@ import typer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from kai_py.api.printable import printable_json
-from kai_py.api.serving import LogFormat
-from kai_py.cli.configuration import with_options
+from kai_py.api.settings import LogFormat
 from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
 from kai_py.cli.errors import CommandError
-from kai_py.cli.options import takes_groups
+from kai_py.cli.options import takes_groups, with_options
 from kai_py.config import Configuration
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess, reader_finder

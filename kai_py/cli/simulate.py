@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from kai_py.api.choices import Profile
-from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.input_files import text_of
-from kai_py.cli.options import takes_groups
+from kai_py.cli.options import ConfigFile, configuration_from, takes_groups
 from kai_py.cli.output import (
     OutputOptions,
     ReportFile,

@@ -18,7 +18,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
-from kai_py.api.eviction import EvictionConfig
+from kai_py.api.settings import EvictionConfig
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.demo.driver import ScriptDriver
 from kai_py.demo.events import AnyDemoEvent, DemoSummary, LogLine

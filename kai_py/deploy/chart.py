@@ -13,7 +13,7 @@ import yaml
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
 from kai_py.api.gpu_share import RESERVATION
-from kai_py.api.serving import HttpConfig, WebhookConfig
+from kai_py.api.settings import HttpConfig, WebhookConfig
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.chart_values import value_rows, values_schema
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions

@@ -26,10 +26,9 @@ import aiohttp
 from yarl import URL
 
 from kai_py import __version__
-from kai_py.watch.access import AccessCache
 from kai_py.watch.client import Client
 from kai_py.watch.connections import Connections, Endpoint, connect_failure, keep_alive
-from kai_py.watch.credentials import Credentials, ServerAccess
+from kai_py.watch.credentials import AccessCache, Credentials, ServerAccess
 from kai_py.watch.errors import (
     CredentialsError,
     InvalidName,

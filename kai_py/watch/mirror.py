@@ -26,8 +26,8 @@ from kai_py.watch.client import Client
 from kai_py.watch.collection import Collection, OnChange, Rejected
 from kai_py.watch.discovery import Served, discover
 from kai_py.watch.errors import ApiError, NotFound
-from kai_py.watch.freed_memory import keep_freed_memory
 from kai_py.watch.kinds import WATCHED
+from kai_py.watch.machine import keep_freed_memory
 from kai_py.watch.reflector import SILENCE_SECONDS, Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
 

@@ -24,7 +24,7 @@ import aiohttp
 import msgspec
 
 from kai_py.api.cron import parse_cron
-from kai_py.api.measured_usage import PrometheusUsage, UsageWindow, WindowType
+from kai_py.api.settings import PrometheusUsage, UsageWindow, WindowType
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kai_py.api.serving import LogFormat
+from kai_py.api.settings import LogFormat
 from kai_py.observe.activity_log import log_decisions, log_queue_change
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.log import BURST, PERIOD_SECONDS, RateLimit, configure_logging

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kai_py.api.serving import LogFormat
+from kai_py.api.settings import LogFormat
 from kai_py.observe.log import configure_logging
 
 

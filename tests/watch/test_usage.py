@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kai_py.api.measured_usage import PrometheusUsage, UsageWindow, WindowType
+from kai_py.api.settings import PrometheusUsage, UsageWindow, WindowType
 from kai_py.watch.prometheus_usage import UsageError, follow_usage, measured_usage, window_start
 from tests.support.patience import patience
 from tests.support.prometheus import prometheus

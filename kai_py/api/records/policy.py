@@ -1,7 +1,14 @@
-"""Records of PriorityClasses (scheduling.k8s.io/v1) and PodDisruptionBudgets (policy/v1)."""
+"""Records of PriorityClasses (scheduling.k8s.io/v1) and PodDisruptionBudgets (policy/v1).
 
-from kai_py.api.records.core import LabelSelector, ObjectMeta
-from kai_py.api.records.record import Record
+Objects by which admission plugins complete pods: RuntimeClass and LimitRange.
+
+Only the fields that plugins read. Source: k8s.io/api node/v1 and core/v1.
+"""
+
+import msgspec
+
+from kai_py.api.records.core import LabelSelector, ObjectMeta, Toleration
+from kai_py.api.records.record import QuantityText, Record
 
 
 class PriorityClass(Record, frozen=True):
@@ -31,3 +38,45 @@ class PodDisruptionBudget(Record, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class Overhead(Record, frozen=True):
+    """runtimeClass.overhead: what running a pod costs beside its containers."""
+
+    pod_fixed: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+
+
+class RuntimeScheduling(Record, frozen=True):
+    """runtimeClass.scheduling: the nodes that support the class."""
+
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(Record, frozen=True):
+    """A container runtime that pods can name."""
+
+    overhead: Overhead = Overhead()
+    scheduling: RuntimeScheduling = RuntimeScheduling()
+
+
+class LimitRangeItem(Record, frozen=True):
+    """limitRange.spec.limits[]: bounds and defaults for one type of object."""
+
+    type: str = ""
+    max: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+    min: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+    default: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+    default_request: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+
+
+class LimitRangeSpec(Record, frozen=True):
+    """limitRange.spec."""
+
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Record, frozen=True):
+    """Bounds and defaults of a namespace."""
+
+    spec: LimitRangeSpec = LimitRangeSpec()

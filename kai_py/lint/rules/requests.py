@@ -33,8 +33,7 @@ from kai_py.lint.manifest import (
     unknown_fields,
 )
 from kai_py.lint.rewrite import same_value
-from kai_py.lint.rules.claims import spec_path
-from kai_py.lint.rules.drivers import driver_of_class
+from kai_py.lint.rules.claims import driver_of_class, spec_path
 
 SUBREQUEST_FIELDS = (
     "deviceClassName",

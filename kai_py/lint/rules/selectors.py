@@ -23,7 +23,7 @@ from kai_py.lint.manifest import (
     text_at,
     walk,
 )
-from kai_py.lint.rules.drivers import driver_of_class, driver_of_selectors
+from kai_py.lint.rules.claims import driver_of_class, driver_of_selectors
 from kai_py.lint.rules.requests import request_at
 
 _KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate")

@@ -2,7 +2,7 @@
 
 import time
 
-from kai_py.api.measured_usage import PrometheusUsage, UsageWindow
+from kai_py.api.settings import PrometheusUsage, UsageWindow
 from kai_py.config import FairShareConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.support.cluster.clusters import Cluster

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.api.eviction import EvictionConfig
+from kai_py.api.settings import EvictionConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.fake_kubelet.pods import RUN_SECONDS
 from tests.support.cluster.api import ApiError, Document
