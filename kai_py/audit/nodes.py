@@ -4,11 +4,26 @@ Amounts are compared with what the node offers to pods; of extended resources wi
 since a device that falls ill leaves ``allocatable`` while its pod still runs. Pods bound a moment
 ago do not count: the kubelet may still refuse them. A card that pods share is counted as one whole
 card of the device plugin. An extended resource that a claim serves takes nothing of the plugin's.
+
+Shared GPUs of device plugins that are not kept for the pods that share them, or for none.
+
+A reservation pod keeps a GPU from the device plugin (``kai_py.api.gpu_reservation``). Without it
+the plugin may give the GPU to another pod as well; one that no pod needs keeps a GPU from all.
+Pods without the annotation for visible GPUs were given none, so nothing is expected for them.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kai_py.api.gpu_reservation import (
+    MANAGED_BY,
+    MANAGER,
+    RESERVED_GPU,
+    VISIBLE_GPUS,
+    GpuGroup,
+    is_live,
+    reserved_group,
+)
 from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, GpuShareError, gpu_share
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.printable import first_of
@@ -22,9 +37,10 @@ from kai_py.audit.finding import (
     Steps,
     bound_since,
     condition_of,
+    is_unfinished,
     name_of,
 )
-from kai_py.grouping.admitted import RESIZABLE
+from kai_py.grouping.admitted import RESIZABLE, shared_groups
 from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.extended_resources import classes_by_resource
@@ -210,3 +226,78 @@ def _cards_given_twice(node: Node, cards: Mapping[str, _Card]) -> Iterator[Audit
                 f"GPU {index} of node {node.metadata.name} was chosen for several groups, "
                 f"{', '.join(groups)}: pods {pods} use it",
             )
+
+
+Reservations = dict[GpuGroup, list[Pod]]
+
+
+def shared_gpus_reserved(cluster: AuditedCluster) -> Steps:
+    """Pods whose shared GPU is not reserved, reservations of one GPU, and for no pod."""
+    reservations: Reservations = {}
+    shared: set[GpuGroup] = set()
+    for pod in cluster.pods:
+        gpu = reserved_group(pod)
+        if gpu is not None and is_live(pod):
+            reservations.setdefault(gpu, []).append(pod)
+        elif gpu is None and pod.spec.node_name:
+            shared.update(shared_groups(pod))
+        yield None
+    for pod in cluster.pods:
+        yield from _not_reserved(cluster, pod, reservations)
+    yield from _reserved_twice(reservations)
+    for gpu in sorted(reservations):
+        if gpu not in shared:
+            yield from _for_no_pod(cluster, gpu, reservations[gpu])
+
+
+def _not_reserved(
+    cluster: AuditedCluster, pod: Pod, reservations: Reservations
+) -> Iterator[AuditFinding]:
+    visible = pod.metadata.annotations.get(VISIBLE_GPUS, "")
+    ours = pod.spec.scheduler_name in cluster.scheduler_names
+    if not (visible and ours and is_unfinished(pod) and cluster.is_settled(bound_since(pod))):
+        return
+    given = visible.split(",")
+    for gpu in dict.fromkeys(shared_groups(pod)):
+        uuids = [_uuid(each) for each in reservations.get(gpu, ())]
+        if not any(uuid and text.endswith(uuid) for uuid in uuids for text in given):
+            name = name_of(pod.metadata.namespace, pod.metadata.name)
+            yield AuditFinding(
+                FindingKind.GPU_NOT_RESERVED,
+                (f"Pod {name}", f"Node {gpu.node}"),
+                f"pod {name} uses {visible} on node {gpu.node}, which no reservation pod keeps for "
+                f"group {gpu.group}: the device plugin may give it to another pod",
+            )
+
+
+def _reserved_twice(reservations: Reservations) -> Iterator[AuditFinding]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for gpu in sorted(reservations):
+        for uuid in {_uuid(each): None for each in reservations[gpu]}:
+            groups.setdefault((gpu.node, uuid), []).append(gpu.group)
+    for (node, uuid), names in groups.items():
+        if uuid and len(names) > 1:
+            yield AuditFinding(
+                FindingKind.DEVICE_USED_TWICE,
+                (f"Node {node}", f"GPU {uuid}"),
+                f"{uuid} of node {node} is reserved for groups {', '.join(names)}",
+            )
+
+
+def _for_no_pod(cluster: AuditedCluster, gpu: GpuGroup, pods: list[Pod]) -> Iterator[AuditFinding]:
+    for pod in pods:
+        started = pod.status.start_time
+        since = started.timestamp() if started else 0.0
+        ours = pod.metadata.labels.get(MANAGED_BY) == MANAGER
+        if ours and _uuid(pod) and cluster.is_settled(since):
+            name = name_of(pod.metadata.namespace, pod.metadata.name)
+            yield AuditFinding(
+                FindingKind.RESERVATION_WITHOUT_POD,
+                (f"Pod {name}",),
+                f"reservation pod {name} keeps {_uuid(pod)} of node {gpu.node} for group "
+                f"{gpu.group}, of which no pod is there",
+            )
+
+
+def _uuid(pod: Pod) -> str:
+    return pod.metadata.annotations.get(RESERVED_GPU, "")

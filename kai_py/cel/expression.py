@@ -2,16 +2,226 @@
 
 ``compile_expression`` never raises for user input: a text that is no valid expression gives a
 ``CompileError``.
+
+Compilation of a checked expression: its syntax tree becomes one Python closure per node.
+
+Reading a variable at literal keys, such as ``device.attributes["d"].x``, is one closure, because it
+is most of the work; so is a list of literals. Variables of macros are numbered here.
+
+Source: CEL specification "Evaluation".
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
-from kai_py.cel.check import Checked, Environment, check
-from kai_py.cel.closures import Activation
-from kai_py.cel.evaluate import Program, build
+from kai_py.cel import closures, values
+from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS, NESTED_WORK
+from kai_py.cel.check import TYPE_NAMES, Checked, Environment, check
+from kai_py.cel.closures import Activation, Closure, Frame
+from kai_py.cel.library import find
 from kai_py.cel.library.strings import compile_pattern
-from kai_py.cel.syntax import Call, ExpressionError, Ident, Literal, Node, render_failure, walk
-from kai_py.cel.values import CELRuntimeError, Value
+from kai_py.cel.macros import RESULT
+from kai_py.cel.syntax import (
+    Bind,
+    Call,
+    Comprehension,
+    ExpressionError,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+    render_failure,
+    variable_path,
+    walk,
+)
+from kai_py.cel.values import CELRuntimeError, TypeName, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled expression."""
+
+    closure: Closure
+    slots: int
+
+    def run(self, activation: Activation) -> tuple[Value, int]:
+        """Evaluate; returns the value and its cost.
+
+        :raises CELRuntimeError: the evaluation failed.
+        """
+        frame = Frame(activation, self.slots)
+        value = self.closure(frame)
+        frame.add_cost(0)
+        return value, frame.cost
+
+    def attempt(self, activation: Activation) -> tuple[Value | CELRuntimeError, int]:
+        """Evaluate; returns the value or the error, and what it took: cost, and other work."""
+        frame = Frame(activation, self.slots)
+        try:
+            value = self.closure(frame)
+            frame.add_cost(0)
+        except CELRuntimeError as error:
+            return error.as_value(), frame.cost + frame.work
+        return value, frame.cost + frame.work
+
+
+def build(checked: Checked, root: Node | None = None) -> Program:
+    """Compile a checked expression, or a part of it that uses no variable from outside."""
+    scope = _Scope({}, [0], checked)
+    closure = _compile(root or checked.root, scope)
+    return Program(closure, scope.count[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The readers of local variables, and how many slots are in use.
+
+    ``grown_list``: the slot of the list that the innermost loop makes, if it makes one.
+    """
+
+    readers: dict[str, Closure]
+    count: list[int]
+    checked: Checked
+    grown_list: int | None = None
+
+    def slot(self) -> int:
+        self.count[0] += 1
+        return self.count[0] - 1
+
+    def with_readers(self, readers: dict[str, Closure]) -> "_Scope":
+        return replace(self, readers={**self.readers, **readers})
+
+
+def _compile(node: Node, scope: _Scope) -> Closure:
+    path = variable_path(node)
+    if path and path[0] not in scope.readers and path[0] in scope.checked.environment.variables:
+        return closures.read_path(path[0], path[1:])
+    return _COMPILERS[type(node)](node, scope)
+
+
+def _literal(node: Literal, _scope: _Scope) -> Closure:
+    return closures.constant(node.value)
+
+
+def _ident(node: Ident, scope: _Scope) -> Closure:
+    if node.name in scope.readers:
+        return scope.readers[node.name]
+    return closures.constant(TypeName(TYPE_NAMES[node.name].name))
+
+
+def _select(node: Select, scope: _Scope) -> Closure:
+    operand, field = _compile(node.operand, scope), node.field
+    if node.test:
+        return lambda frame: values.has(operand(frame), field)
+    return closures.select(operand, field, optional=node.optional)
+
+
+def _logic(node: Logic, scope: _Scope) -> Closure:
+    operands = [_compile(operand, scope) for operand in node.operands]
+    return closures.logic(operands, conjunction=node.conjunction)
+
+
+def _call(node: Call, scope: _Scope) -> Closure:
+    if scope.grown_list is not None and _is_append(node):
+        return _append(node, scope, scope.grown_list)
+    nodes = node.args if node.target is None else (node.target, *node.args)
+    arguments = [_compile(argument, scope) for argument in nodes]
+    name, method = node.function, node.target is not None
+    if name == "_?_:_":
+        return closures.conditional(*arguments)
+    if name == "@not_strictly_false":
+        return closures.not_strictly_false(*arguments)
+    if method and name in {"or", "orValue"}:
+        return closures.alternative(name, *arguments)
+    if name in _INDEXES:
+        operand, key = arguments
+        return closures.index(operand, key, _INDEXES[name])
+    function = find(name, method=method)
+    assert function is not None
+    registered = f".{name}" if method else name
+    cost = CALL_COSTS.get(registered)
+    if name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
+        cost = None
+    return closures.call(name, function, arguments, cost, NESTED_WORK.get(registered))
+
+
+def _is_append(node: Call) -> bool:
+    """Whether a node is the step of a loop that appends an element to its list."""
+    match node:
+        case Call("_+_", None, (Ident(name), ListLiteral((_,)))):
+            return name == RESULT
+    return False
+
+
+def _append(node: Call, scope: _Scope, grown_list: int) -> Closure:
+    added = node.args[1]
+    assert isinstance(added, ListLiteral)
+    element = _compile(added.elements[0], scope)
+    return closures.append(grown_list, element, is_constant=_is_constant_node(added))
+
+
+_INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
+
+
+def _list(node: ListLiteral, scope: _Scope) -> Closure:
+    elements = [_compile(element, scope) for element in node.elements]
+    make = closures.make_list(elements, node.optional)
+    return closures.constant(make(Frame({}, 0))) if _is_constant_node(node) else make
+
+
+def _is_constant_node(node: Node) -> bool:
+    if isinstance(node, ListLiteral):
+        return not node.optional and all(map(_is_constant_node, node.elements))
+    return isinstance(node, Literal)
+
+
+def _map(node: MapLiteral, scope: _Scope) -> Closure:
+    entries = [(_compile(key, scope), _compile(value, scope)) for key, value in node.entries]
+    return closures.make_map(entries, node.optional)
+
+
+def _bind(node: Bind, scope: _Scope) -> Closure:
+    compute, slot = _compile(node.value, scope), scope.slot()
+    readers = {node.name: closures.read_lazily(slot, compute)}
+    return closures.bind(slot, _compile(node.body, scope.with_readers(readers)))
+
+
+def _loop(node: Comprehension, scope: _Scope) -> Closure:
+    accumulator, *variables = (scope.slot() for _ in range(len(node.variables) + 1))
+    names = dict(zip(node.variables, map(closures.read_element, variables), strict=True))
+    names[node.accumulator] = closures.read_slot(accumulator)
+    makes_list = node.accumulator == RESULT and isinstance(node.initial, ListLiteral)
+    grown_list = accumulator if makes_list else None
+    inside = replace(scope.with_readers(names), grown_list=grown_list)
+    result = _compile(node.result, inside)
+    return closures.fold(
+        _compile(node.over, scope),
+        (lambda _: []) if makes_list else _compile(node.initial, scope),
+        variables=variables,
+        accumulator=accumulator,
+        condition=_compile(node.condition, inside),
+        step=_compile(node.step, inside),
+        result=(lambda frame: tuple(result(frame))) if makes_list else result,
+        absorbs=isinstance(node.step, Logic),
+    )
+
+
+_COMPILERS: dict[type, Callable[[Any, _Scope], Closure]] = {
+    Literal: _literal,
+    Ident: _ident,
+    Select: _select,
+    Logic: _logic,
+    Call: _call,
+    ListLiteral: _list,
+    MapLiteral: _map,
+    Bind: _bind,
+    Comprehension: _loop,
+}
+
 
 CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}

@@ -29,9 +29,9 @@ from kai_py.cli.output import (
     print_document,
     progress,
     say,
+    say_lines,
     write_report,
 )
-from kai_py.cli.sentences import say_lines
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner

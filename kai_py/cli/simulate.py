@@ -18,9 +18,9 @@ from kai_py.cli.output import (
     print_table,
     progress,
     say,
+    say_sentence,
     write_report,
 )
-from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
 from kai_py.report.simulation_page import duration, simulation_page, waiting_cells

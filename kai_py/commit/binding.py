@@ -17,9 +17,15 @@ is bound without (``grouping.admitted``).
 
 Volume claims with WaitForFirstConsumer get the node written on them, as kube-scheduler does; where
 there is no provisioner, the chosen volume is bound to its claim. The kubelet waits for both.
+
+Check of whether the nodes of a gang have changed since it was planned.
+
+The nodes are checked just before the first binding: making devices ready may take minutes, and a
+pod that is bound to a node that has been removed is lost, with the rest of its gang. Conditions
+that already existed when the plan was made are not judged again, as a pod may tolerate them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,6 +33,7 @@ from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
+from kai_py.api.records.node import Node
 from kai_py.api.records.storage import SELECTED_NODE
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
@@ -40,6 +47,7 @@ from kai_py.commit.pod_state import (
 from kai_py.commit.retry import TRANSIENT
 from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Placement
+from kai_py.snapshot.nodes import is_ready
 from kai_py.watch.errors import ApiError, Conflict, Invalid, NotFound
 from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
@@ -245,3 +253,28 @@ def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
         reason = f"pod {pod} has scheduling gates"
         return BindingResult(pod, node, BindingOutcome.FAILED, reason)
     return None
+
+
+FindNode = Callable[[str], Node | None]
+"""A node as the mirror shows it now, None if it does not exist."""
+REPELLING = ("NoSchedule", "NoExecute")
+
+
+def node_problem(name: str, planned: Node | None, current: Node | None) -> str:
+    """Why no pod should be bound to the node any more, "" if nothing has changed for the worse."""
+    if planned is None or current is None:
+        return f"node {name} does not exist any more"
+    if current.metadata.uid != planned.metadata.uid:
+        return f"node {name} was deleted and recreated"
+    if current.metadata.deletion_timestamp is not None:
+        return f"node {name} is being deleted"
+    if is_ready(planned) and not is_ready(current):
+        return f"node {name} is not ready any more"
+    if current.spec.unschedulable and not planned.spec.unschedulable:
+        return f"node {name} was cordoned"
+    added = [
+        taint
+        for taint in current.spec.taints
+        if taint.effect in REPELLING and taint not in planned.spec.taints
+    ]
+    return f"node {name} got the taint {added[0].key}:{added[0].effect}" if added else ""

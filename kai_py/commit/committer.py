@@ -16,7 +16,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.assume_cache import AssumeCache, assumed_binding
-from kai_py.commit.binding import BindingOutcome, BindingResult, settle
+from kai_py.commit.binding import BindingOutcome, BindingResult, FindNode, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
 from kai_py.commit.event_writer import EventWriter
@@ -30,7 +30,6 @@ from kai_py.commit.eviction import (
     write_eviction_reason,
 )
 from kai_py.commit.gpus.reservations import GpuReservations
-from kai_py.commit.node_check import FindNode
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings

@@ -49,7 +49,14 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.binding import BindingOutcome, BindingResult, bind, settle
+from kai_py.commit.binding import (
+    BindingOutcome,
+    BindingResult,
+    FindNode,
+    bind,
+    node_problem,
+    settle,
+)
 from kai_py.commit.claims.binding_conditions import (
     DeviceCondition,
     DevicesNotReady,
@@ -67,7 +74,6 @@ from kai_py.commit.claims.reconcile import (
     release_claim,
 )
 from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
-from kai_py.commit.node_check import FindNode, node_problem
 from kai_py.commit.pod_state import fence_group, fence_until_known
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement

@@ -13,7 +13,7 @@ from kai_py.api.gpu_reservation import RESERVED_GPU
 from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of, record_warning
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
     Json,
@@ -24,7 +24,6 @@ from kai_py.embedded.documents import (
     uid_of,
     with_condition,
 )
-from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.node_admission import NodeAdmission, claim_names
 from kai_py.embedded.resources import CLAIMS, NODES, PODS
 from kai_py.embedded.store import Change, ChangeType

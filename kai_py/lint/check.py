@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
-from kai_py.lint.finding import Finding, Severity
-from kai_py.lint.manifest import Manifest, ManifestSet, Rule, mappings_at
+from kai_py.lint.manifest import Finding, Manifest, ManifestSet, Rule, Severity, mappings_at
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,

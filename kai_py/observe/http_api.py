@@ -53,8 +53,8 @@ from kai_py.observe.http_answers import (
 from kai_py.observe.http_explanations import Suggest, stream_explanations, with_suggestions
 from kai_py.observe.http_forward import REPLICA_PATH, Replica
 from kai_py.observe.http_lists import LISTS, queue_page
+from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.node_details import MAX_NODES, node_page, place_of
-from kai_py.observe.share_history import ShareHistory
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (
     as_json,

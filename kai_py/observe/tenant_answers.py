@@ -23,8 +23,8 @@ from kai_py.observe.cluster_state import (
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.gang_rows import GangRow
+from kai_py.observe.kept_history import ShareSample
 from kai_py.observe.node_details import NodeDetails, Occupant
-from kai_py.observe.share_history import ShareSample
 from kai_py.observe.visibility import Visibility
 from kai_py.snapshot.accounting import GPU
 

@@ -26,10 +26,9 @@ from kai_py.policy.node_filters import (
     untolerated_nodes,
     unwanted_taints,
 )
-from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.nodes import NodeColumns, spot_nodes
 from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.spot import spot_nodes
 from kai_py.snapshot.tables.gpu_nodes import mixed_strategy, replicated, single_strategy
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")

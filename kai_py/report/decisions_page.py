@@ -6,8 +6,18 @@ from datetime import UTC, datetime
 
 from kai_py.api.times import HOUR, MINUTE
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.report.page import heading, html_page, paragraph, plot, table
-from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
+from kai_py.report.page import (
+    COLORS,
+    Curve,
+    bars,
+    curves,
+    heading,
+    html_page,
+    paragraph,
+    plot,
+    started_within,
+    table,
+)
 
 PERIODS = 60
 MAX_ROWS = 50

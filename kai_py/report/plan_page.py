@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kai_py.plan.plan import Plan
-from kai_py.report.page import heading, html_page, paragraph, plot, table
-from kai_py.report.plots import bars
+from kai_py.report.page import bars, heading, html_page, paragraph, plot, table
 from kai_py.snapshot.accounting import GPU
 
 MAX_QUEUES = 40

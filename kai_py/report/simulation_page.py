@@ -8,8 +8,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kai_py.api.times import HOUR
-from kai_py.report.page import heading, html_page, paragraph, plot, table
-from kai_py.report.plots import COLORS, Curve, bars, curves, started_within
+from kai_py.report.page import (
+    COLORS,
+    Curve,
+    bars,
+    curves,
+    heading,
+    html_page,
+    paragraph,
+    plot,
+    started_within,
+    table,
+)
 from kai_py.simulate.entitlement import EntitledGpus
 from kai_py.simulate.goodput import PolicyFigures
 from kai_py.simulate.measurements import PodAttempt, SimulationResult

@@ -33,12 +33,12 @@ from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.ended_pods import ReleasableClaims
 from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
 from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.snapshot.tables.readiness import allocated_device, claim_entries
 from kai_py.snapshot.tables.refusals import is_refused
 from kai_py.snapshot.tables.registry import SnapshotTables
-from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 
 STEP = 32
 """Pods that are derived, and gangs that are put together, in one step."""

@@ -2,6 +2,8 @@
 
 A filter or score over all nodes is a handful of numpy operations: labels are encoded per key on
 first use (code 0 = the label is absent), taints per distinct list of taints.
+
+Spot nodes: which nodes are spot nodes, and whether pods of a shape may use them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.node import Node, Taint
 from kai_py.api.records.partial import unreadable_fields
+from kai_py.api.spot import SpotUse
 from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.resources import (
     MAX_NODE_GPUS,
@@ -257,3 +260,23 @@ def read_allocatable(node: Node, resources: ResourceIndex) -> Allocatable:
 def is_ready(node: Node) -> bool:
     """Whether the node's Ready condition is True."""
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+
+
+SpotLabelValues = tuple[tuple[str, tuple[str, ...]], ...]
+"""Labels of spot nodes with their values, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpotChoice:
+    """Whether pods go to spot nodes, which ``labels`` tell."""
+
+    use: SpotUse
+    labels: SpotLabelValues
+
+
+def spot_nodes(labels: SpotLabelValues, nodes: NodeColumns) -> Bools:
+    """(nodes,) bool: the spot nodes."""
+    found = np.zeros(len(nodes), dtype=np.bool_)
+    for key, values in labels:
+        found |= nodes.label(key).matches(values)
+    return found

@@ -26,9 +26,9 @@ from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, To
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
+from kai_py.snapshot.nodes import SpotChoice
 from kai_py.snapshot.pod_selection import has_rules
 from kai_py.snapshot.requests import is_sidecar, pod_requests, unused_pod_level
-from kai_py.snapshot.spot import SpotChoice
 from kai_py.snapshot.tables.numa import Alignment, alignment
 from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
 

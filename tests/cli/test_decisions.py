@@ -18,7 +18,7 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
 from kai_py.observe.http_api import ApiSource
-from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.kept_history import ShareHistory
 from tests.observe.shown import view_of
 from tests.support.worlds import gang, world
 

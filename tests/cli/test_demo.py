@@ -25,7 +25,7 @@ from kai_py.watch.http_transport import connect
 from kai_py.watch.kinds import JOBS, PODS, QUEUES
 from tests.support.cluster.eventually import eventually
 from tests.support.patience import patience
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 pytestmark = pytest.mark.cluster
 

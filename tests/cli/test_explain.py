@@ -16,7 +16,7 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_api import ApiSource
-from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch
 from kai_py.simulate.objects import write_objects
 from tests.observe.shown import view_of

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from kai_py.cli.main import main
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 LINT = [*KAI_PY, "lint"]
 CLAIM = """\

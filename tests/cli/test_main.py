@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError, ExitCode
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 
 def run(*arguments):

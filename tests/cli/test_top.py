@@ -16,7 +16,7 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.nodes import h100_node
 from tests.support.cluster.manifests import pod, pod_spec, queue
 from tests.support.patience import patience
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 TOP = [*KAI_PY, "top"]
 LONGEST = 60.0

@@ -48,7 +48,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.errors import TimedOut, from_response
 from kai_py.watch.transport import ApiCall
 from tests.support import worlds
-from tests.support.replacing import replace
+from tests.support.records import replace
 
 NAMESPACE = "team-a"
 DRIVER = "gpu.example.com"

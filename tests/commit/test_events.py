@@ -21,7 +21,7 @@ from kai_py.plan.observations import CapacityHold
 from kai_py.plan.plan import Action, Eviction, Plan, Stage, Unplaced
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, NO_ROLE, QUICK, Cluster, gang_with_claims, refuse
-from tests.support.replacing import replace as replaced
+from tests.support.records import replace as replaced
 from tests.support.worlds import gang as waiting
 
 FREE = TokenBucket(1e6, 1000)

@@ -7,7 +7,7 @@ from kai_py.api.references import PodRef
 from kai_py.commit.namespace_texts import NamespaceTexts
 from kai_py.plan.plan import Action, Eviction
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)

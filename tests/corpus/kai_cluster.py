@@ -39,7 +39,7 @@ from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
 from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
 from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable, refused_by, selections_of
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 
 LEGACY_MIG = "it names a MIG profile by annotation and does not request it"
 NOW = 1_800_000_000.0

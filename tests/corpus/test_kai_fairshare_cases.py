@@ -7,7 +7,7 @@ from kai_py.policy.fair_share import divide_surplus, fair_share
 from kai_py.policy.fairness_rules import KAI
 from kai_py.policy.sibling_division import Siblings
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
-from tests.support.replacing import replace
+from tests.support.records import replace
 
 TABLE = "kai-fairshare-cases"
 

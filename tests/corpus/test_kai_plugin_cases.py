@@ -19,7 +19,7 @@ from kai_py.policy.reclaim_rules import (
     stays_within_deserved,
 )
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
-from tests.support.replacing import replace
+from tests.support.records import replace
 
 TABLE = "kai-plugin-cases"
 NOW = 1e9

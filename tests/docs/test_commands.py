@@ -10,8 +10,7 @@ import pytest
 
 from kai_py.cli import main
 from tests.docs.pages import PAGES, commands, label
-from tests.support.program import KAI_PY
-from tests.support.repository import ROOT
+from tests.support.repository import KAI_PY, ROOT
 
 FOUND = [(label(page), command) for page in PAGES for command in commands(page)]
 ALONE = {"crds", "install", "simulate", "lint"}

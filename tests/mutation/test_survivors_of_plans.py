@@ -45,7 +45,7 @@ from kai_py.snapshot.tables.gpus import SharedGpuTable, SharedGpuUsage
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 from tests.dialects.feeding import Cluster, node, pod
 from tests.mutation.test_survivors import team
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, job_with_pods
 from tests.support.worlds import gang, world
 

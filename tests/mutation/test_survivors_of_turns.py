@@ -16,7 +16,7 @@ from kai_py.plan.session.requests import request_kind
 from kai_py.plan.state.reservations import Reservation
 from kai_py.plan.victims.selection import VictimSelection
 from tests.mutation.test_survivors_of_plans import session
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 

@@ -12,7 +12,7 @@ from tests.node.pods import environment, environments, running, told
 from tests.node.workloads import DRIVER, PARTS, SERVE, parts, pod_spec, request, template
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import job, pod
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 MEMORY = "memory"
 

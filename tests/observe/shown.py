@@ -14,7 +14,7 @@ from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes
 from kai_py.observe.http_api import ApiSource
-from kai_py.observe.share_history import ShareHistory
+from kai_py.observe.kept_history import ShareHistory
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.settings import CycleSettings

@@ -7,7 +7,7 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.observe.shown import view_of
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 

@@ -11,8 +11,7 @@ from kai_py.observe import kept_history
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_forward import Replica, is_address, own_address
-from kai_py.observe.kept_history import packed_shares, unpacked_shares
-from kai_py.observe.share_history import ShareHistory, ShareSample
+from kai_py.observe.kept_history import ShareHistory, ShareSample, packed_shares, unpacked_shares
 from tests.observe.shown import Shown
 from tests.support.worlds import gang, world
 

@@ -10,10 +10,10 @@ from kai_py.plan.session.startups import Attempts, Blame, Startups
 from kai_py.plan.session.turns import backoff_after
 from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.policy.usage_history import ExternalUsage
-from kai_py.snapshot.tables.completions import Completions
+from kai_py.snapshot.tables.ended_pods import Completions
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
 from tests.plan.test_refusals import refused
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START, cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import gang, world
 

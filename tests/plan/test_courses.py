@@ -17,7 +17,7 @@ from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.plan.test_long_run import lived
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import World, gang
 
 ROUNDS, SECONDS, NOW = 10, 20.0, 1000.0

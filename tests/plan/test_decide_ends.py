@@ -12,7 +12,7 @@ from kai_py.plan.session.settings import CycleSettings
 from tests.plan.mixed_worlds import mixed_world
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import Cluster, job_with_pods, node, queue
 
 SECONDS = 5.0

@@ -15,7 +15,7 @@ from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START
 from tests.support.worlds import World, gang, replayed
 

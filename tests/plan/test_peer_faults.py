@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.repository import DOCS, ROOT
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import gang, member, subgroup, world

@@ -25,7 +25,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gang_changes import GangChanges
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, job_with_pods, node, queue, shared
 
 RUNS, WAITS = "default/Job/runs", "default/Job/waits"

@@ -12,7 +12,7 @@ from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START, evicted, placed
 from tests.support.worlds import gang, world
 

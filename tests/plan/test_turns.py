@@ -25,7 +25,7 @@ from kai_py.plan.victims import order
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.runtime_history import RuntimeHistory
 from kai_py.watchdog import CycleTimer
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START, evicted, placed
 from tests.support.worlds import gang, member, subgroup, world
 

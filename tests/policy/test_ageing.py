@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.queue_order import gang_key
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START
 from tests.support.worlds import gang
 

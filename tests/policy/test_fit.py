@@ -20,10 +20,9 @@ from kai_py.api.spot import SpotUse
 from kai_py.policy.fit import StaticFits, replicas_that_fit, static_fit
 from kai_py.policy.node_filters import tolerates
 from kai_py.snapshot.extended_resources import ExtendedResources
-from kai_py.snapshot.nodes import node_columns
+from kai_py.snapshot.nodes import SpotChoice, node_columns
 from kai_py.snapshot.resources import ResourceIndex
 from kai_py.snapshot.shape import ClaimUse, Shape
-from kai_py.snapshot.spot import SpotChoice
 from tests.support.scenario import node
 
 ON_A = NodeSelector(

@@ -1,5 +1,5 @@
 from kai_py.policy.queue_order import gang_key, in_rotation
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import gang
 
 

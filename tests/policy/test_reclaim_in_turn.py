@@ -11,7 +11,7 @@ from kai_py.policy.reclaim_rules import check_reclaim, check_reclaimer, reclaima
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.test_reclaim_rules import RESOURCES, as_victims, asks, queue, stand
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 
 TREE = (("x", ""), ("y", ""), ("x1", "x"), ("x2", "x"), ("y1", "y"), ("z", ""))
 LEAVES = ("x1", "x2", "y1", "z")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kai_py.grouping.gang import Owner
 from kai_py.policy.runtime_history import MAX_SAMPLES, MIN_SAMPLES, ExpectedEnds, RuntimeHistory
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START
 from tests.support.worlds import gang
 

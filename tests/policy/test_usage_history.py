@@ -1,9 +1,11 @@
+"""Past use that was measured elsewhere: a part of the cluster, for as long as it is fresh."""
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.policy.usage_history import UsageHistory
+from kai_py.policy.usage_history import ExternalUsage, UsageHistory
 from kai_py.snapshot.tables.queues import UsageRecord
 
 HOUR = 3600.0
@@ -63,3 +65,12 @@ def test_looking_more_often_changes_nothing(steps):
         now, held = now + seconds, then
         assert advance(often, now, {"a": held}) == pytest.approx(advance(rarely, now, {"a": held}))
         assert 0 <= advance(rarely, now, {"a": held})["a"] <= 1 + 1e-9
+
+
+def test_amounts_are_parts_of_the_cluster_until_they_are_stale():
+    usage = ExternalUsage(300.0)
+    queues, rows, total = ("a", "b"), ("gpu", "cpu"), np.array([8.0, 0.0])
+    assert not usage.fractions(0.0, queues, rows, total).any(), "nothing was measured"
+    usage.record({"a": {"gpu": 2.0, "cpu": 500.0}, "gone": {"gpu": 8.0}}, 1000.0)
+    assert usage.fractions(1300.0, queues, rows, total).tolist() == [[0.25, 0.0], [0.0, 0.0]]
+    assert not usage.fractions(1301.0, queues, rows, total).any()

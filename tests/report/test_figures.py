@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.plan.plan import Action
 from kai_py.report.decisions_page import waits_by_pods
-from kai_py.report.plots import started_within
+from kai_py.report.page import started_within
 from kai_py.report.simulation_page import gpus_over_time
 from kai_py.simulate.measurements import PodAttempt
 

@@ -16,7 +16,7 @@ from kai_py.snapshot.accounting import total
 from kai_py.snapshot.queue_sums import QueueSums
 from tests.dialects.feeding import Cluster, pod
 from tests.dialects.kai.objects import QUEUE, job, member, pod_group, with_pods
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import gang
 
 

@@ -17,9 +17,9 @@ from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import MAX_DECISIONS, DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
+from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import KaiQueueMetrics
-from kai_py.observe.share_history import ShareHistory
 from kai_py.plan.plan import Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.snapshot.snapshot import Snapshot

@@ -12,7 +12,7 @@ from kai_py.api.records import interning
 from kai_py.dra import cluster_allocator, cluster_devices, device_kinds, spending
 from kai_py.dra.selectors import masks, table
 from kai_py.grouping import grouper
-from kai_py.observe import share_history
+from kai_py.observe import kept_history
 from kai_py.policy import fit, runtime_history
 from kai_py.snapshot import selection_index, shape
 from tests.soak import cluster as churn
@@ -24,7 +24,7 @@ BOUNDS = (
     (interning, "MAX_INTERNED"),
     (shape, "RECENT_SHAPES"),
     (selection_index, "MAX_INDEXED_LABELS"),
-    (share_history, "MAX_SAMPLES"),
+    (kept_history, "MAX_SAMPLES"),
     (fit, "STATIC_FITS_KEPT"),
     (runtime_history, "MAX_KINDS"),
     (cluster_allocator, "QUERY_CACHE_SIZE"),

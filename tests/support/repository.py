@@ -2,9 +2,12 @@
 
 ``KAI_PY_DATA`` names the directory of the data, ``../shared/data`` unless set. Tests that need what
 is missing there skip with one sentence (``needs``), which ``CI=true`` lets pass.
+
+The installed program, for tests that run it as a process of its own.
 """
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +34,6 @@ def needs(*needed: Path) -> pytest.MarkDecorator:
     """Skip a test where shared data is missing."""
     reason = absent(*needed)
     return pytest.mark.skipif(reason is not None, reason=reason or "")
+
+
+KAI_PY = [str(Path(sys.executable).with_name("kai-py"))]

@@ -14,8 +14,8 @@ from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiQueue, KaiSubGroup
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
+from kai_py.dialects.kai.pod_groups import problems_of
 from kai_py.dialects.kai.settings import kind_defaults
-from kai_py.dialects.kai.subgroups import problems_of
 
 RawObject = Mapping[str, Any]
 RESOURCES = ("gpu", "cpu", "memory")

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kai_py.api.bounded import remember
 from kai_py.cel.actual_cost import LIMIT
-from kai_py.cel.evaluate import Program, build
+from kai_py.cel.expression import Program, build
 from kai_py.cel.syntax import Call, Logic, Node
 from kai_py.cel.values import CELRuntimeError, CostLimitError, Value
 from kai_py.dra.selectors.columns import Column, columns_of, inline

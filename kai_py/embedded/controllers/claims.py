@@ -15,7 +15,14 @@ Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.
 from collections.abc import Iterable, Iterator
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of, owned_objects
+from kai_py.embedded.controllers.runtime import (
+    Controller,
+    Key,
+    Work,
+    key_of,
+    owned_objects,
+    record_warning,
+)
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
     Json,
@@ -29,7 +36,6 @@ from kai_py.embedded.documents import (
     owner_reference,
     uid_of,
 )
-from kai_py.embedded.kubernetes_events import record_warning
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS, VOLUME_CLAIMS
 from kai_py.embedded.store import Change, ChangeType
 

@@ -6,6 +6,8 @@ the present state and writes what is missing, so repeating it is harmless. Every
 clock's thread: under a simulated clock the order is the same in every run.
 
 Pods of workloads: finding, creating and classifying them.
+
+Events of the controllers: a core/v1 Event, with a count when it repeats.
 """
 
 import logging
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import (
     Json,
@@ -25,10 +28,11 @@ from kai_py.embedded.documents import (
     name_of,
     namespace_of,
     owner_reference,
+    short_hash,
     uid_of,
 )
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.resources import PODS, ServedResource
+from kai_py.embedded.resources import EVENTS, PODS, ServedResource
 from kai_py.embedded.store import Change, ChangeType
 
 KEYS_PER_TURN = 200
@@ -213,3 +217,44 @@ def deletion_order(pod: Json) -> tuple[bool, bool, str, str]:
     # Youngest first: timestamps sort as text, so invert every character.
     inverted_age = "".join(chr(255 - ord(each)) for each in pod["metadata"]["creationTimestamp"])
     return bool(pod["spec"].get("nodeName")), is_ready(pod), inverted_age, name_of(pod)
+
+
+def record_warning(
+    api: ApiServer,
+    about: Json,
+    reason: str,
+    message: str,
+    *,
+    component: str = "kai-py-embedded",
+) -> None:
+    """Write a warning about an object, or count an equal one again."""
+    namespace = namespace_of(about) or "default"
+    now = format_time(api.clock.now())
+    name = f"{name_of(about)}.{short_hash(f'{uid_of(about)}/{reason}/{message}/{component}')}"
+    if api.find(EVENTS, name, namespace) is not None:
+        api.edit(EVENTS, name, namespace, lambda event: _repeated(event, now))
+        return
+    event = {
+        "metadata": {"name": name},
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": name_of(about),
+            "namespace": namespace_of(about),
+            "uid": uid_of(about),
+            "resourceVersion": about["metadata"]["resourceVersion"],
+        },
+        "reason": reason,
+        "message": message,
+        "type": "Warning",
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    api.create(EVENTS, event, namespace)
+
+
+def _repeated(event: Json, now: str) -> Json:
+    return {**event, "count": event.get("count", 1) + 1, "lastTimestamp": now}

@@ -4,17 +4,148 @@ Each step parses the expression, applies the first correction of the innermost t
 and parses again, so corrections build on one another: a memory "attribute" becomes a capacity, then
 its comparison one of quantities. Each step leaves a term that no rule changes; their number is
 bounded.
+
+Corrections of operators and of texts that drivers publish: products, types, architectures.
+
+NVIDIA publishes ``NVIDIA H100 80GB HBM3``, so ``startsWith("H100")`` matches nothing. The text is
+replaced by a match of the whole word: ``contains("B200")`` would also match a GB200.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kai_py.lint.cel import amounts, references, words
-from kai_py.lint.cel.references import Correction, Place
+from kai_py.lint.cel import amounts, references
+from kai_py.lint.cel.published import published
+from kai_py.lint.cel.references import Correction, Place, literal_text, quote_of, reference
 from kai_py.lint.cel.terms import Term, parse_terms, walk_terms
 
+_OPERATORS = {"and": "&&", "or": "||", "=": "=="}
+
+
+def spell_operators(place: Place) -> Iterator[Correction]:
+    """Write ``and``, ``or``, ``not`` and ``=`` as CEL does."""
+    term = place.term
+    if term.kind == "binary" and term.value in _OPERATORS:
+        left, right = (place.text(part) for part in term.parts)
+        operator = _OPERATORS[term.value]
+        yield from place.replaced(
+            f"{left} {operator} {right}", f"CEL writes {operator} for {term.value}"
+        )
+    if term.kind == "unary" and term.value == "not":
+        yield from place.replaced(f"!({place.text(term.parts[0])})", "CEL writes ! for not")
+
+
+def product_name(place: Place) -> Iterator[Correction]:
+    """Match a product as a word of the name, where the name's beginning was left out."""
+    found = _product_test(place)
+    if found is None:
+        return
+    target, pattern, negated = found
+    quote = quote_of(place.source)
+    corrected = f"{'!' * negated}{place.text(target)}.matches(r{quote}{pattern}{quote})"
+    first = _prefixes(target)[0]
+    yield from place.replaced(
+        corrected,
+        f"product names begin with {first!r}, so this never matches: write {corrected}",
+    )
+
+
+def known_word(place: Place) -> Iterator[Correction]:
+    """Spell a type or an architecture as it is published."""
+    term = place.term
+    if term.kind != "binary" or term.value not in ("==", "!="):
+        return
+    for side, other in (term.parts, term.parts[::-1]):
+        found, text = reference(side), literal_text(other)
+        if found is None or text is None or found.map != "attributes":
+            continue
+        words = dict(published(found.domain).words).get(found.name, ())
+        published_word = next((word for word in words if word.lower() == text.lower()), text)
+        if published_word != text:
+            quote = quote_of(place.source)
+            yield Correction(
+                other.start,
+                other.end,
+                f"{quote}{published_word}{quote}",
+                f"{found.name} is published as {published_word!r}, not {text!r}",
+            )
+
+
+def _product_test(place: Place) -> tuple[Term, str, bool] | None:
+    """The term of the product name, the pattern to match and whether the test is negated."""
+    term = place.term
+    if term.kind == "method" and len(term.parts) == 2:
+        text = literal_text(term.parts[1])
+        pattern = None if text is None else _method_pattern(term, text)
+        return None if pattern is None else (term.parts[0], pattern, False)
+    if term.kind == "binary" and term.value == "in":
+        return _one_of(*term.parts)
+    if term.kind == "binary" and term.value in ("==", "!="):
+        found = _equal(*term.parts) or _equal(*term.parts[::-1])
+        return found and (*found, term.value == "!=")
+    return None
+
+
+def _one_of(target: Term, names: Term) -> tuple[Term, str, bool] | None:
+    texts = [literal_text(part) for part in names.parts] if names.kind == "list" else []
+    words = [_word(text) for text in texts if text is not None and _lacks_prefix(target, text)]
+    if not words or len(words) < len(texts):
+        return None
+    return target, rf"\b(?:{'|'.join(words)})\b", False
+
+
+def _equal(target: Term, other: Term) -> tuple[Term, str] | None:
+    text = literal_text(other)
+    if text is None:
+        return None
+    if _lacks_prefix(target, text):
+        return target, rf"\b{_word(text)}\b"
+    return (target, f"^{_word(text)}$") if _has_dashes(target, text) else None
+
+
+def _method_pattern(term: Term, text: str) -> str | None:
+    target = term.parts[0]
+    if term.value == "startsWith":
+        if _lacks_prefix(target, text):
+            return rf"\b{_word(text)}"
+        return f"^{_word(text)}" if _has_dashes(target, text) else None
+    if term.value == "contains" and _has_dashes(target, text):
+        return _word(text)
+    if term.value == "matches" and text.startswith("^") and _lacks_prefix(target, text[1:]):
+        return rf"\b{text[1:]}"
+    return None
+
+
+def _prefixes(target: Term) -> tuple[str, ...]:
+    found = reference(target)
+    if found is None or found.name != "productName" or found.map != "attributes":
+        return ()
+    return published(found.domain).product_prefixes
+
+
+def _lacks_prefix(target: Term, text: str) -> bool:
+    """Whether a product name can never begin with this text."""
+    prefixes = _prefixes(target)
+    plain = re.match(r"[A-Za-z0-9]", text) is not None
+    known = any(text.startswith(prefix.strip()) for prefix in prefixes)
+    return bool(prefixes) and plain and not known and not any(p.startswith(text) for p in prefixes)
+
+
+def _has_dashes(target: Term, text: str) -> bool:
+    """Whether the text is the node label's spelling, with dashes for spaces."""
+    return any(text.startswith(prefix.strip() + "-") for prefix in _prefixes(target))
+
+
+def _word(text: str) -> str:
+    """A pattern for a text: a dash may be a space, and lower case may be upper case."""
+    escaped = re.sub(r"[.+*?()\[\]{}^$|\\]", lambda match: "\\" + match.group(), text)
+    pattern = escaped.replace("-", "[ -]")
+    return f"(?i:{pattern})" if text == text.lower() and text != text.upper() else pattern
+
+
 _RULES: tuple[Callable[[Place], Iterator[Correction]], ...] = (
-    words.spell_operators,
+    spell_operators,
     amounts.quote_amounts,
     references.qualify,
     references.qualify_device_field,
@@ -27,8 +158,8 @@ _RULES: tuple[Callable[[Place], Iterator[Correction]], ...] = (
     amounts.capacity_method,
     amounts.capacity_as_number,
     amounts.compare_version,
-    words.product_name,
-    words.known_word,
+    product_name,
+    known_word,
 )
 _MAX_STEPS = 200
 

@@ -10,9 +10,9 @@ from kai_py.api.manifests import LineMapping, LineSequence
 from kai_py.api.problems import FieldPath
 from kai_py.lint.cel.correct import domains, guarded_driver
 from kai_py.lint.cel.published import DRIVER_OF_CLASS, MISTAKEN_DOMAINS, published
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
+    Finding,
     Manifest,
     ManifestSet,
     at,

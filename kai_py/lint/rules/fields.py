@@ -18,8 +18,15 @@ from kai_py.api.queue import GROUP
 from kai_py.dialects.kai.keys import PREEMPTIBILITY, TASK_PRIORITY
 from kai_py.dialects.kai.pod_features import FEATURES, Compatibility, feature_of
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
-from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import Manifest, ManifestSet, mapping_at, mappings_at, rename, text_at
+from kai_py.lint.manifest import (
+    Finding,
+    Manifest,
+    ManifestSet,
+    mapping_at,
+    mappings_at,
+    rename,
+    text_at,
+)
 from kai_py.lint.rules.pods import GPU
 from kai_py.lint.rules.queues import DEFAULT_SCHEDULER
 from kai_py.lint.rules.workloads import is_grouped, pod_specs, template_path

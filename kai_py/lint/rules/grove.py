@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from kai_py.api.manifests import LineMapping, LineSequence
 from kai_py.api.problems import FieldPath
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
+    Finding,
     Manifest,
     ManifestSet,
     at,

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from kai_py.api.model import NAME_PATTERN
 from kai_py.api.problems import FieldPath
-from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import Manifest, ManifestSet, mapping_at, set_key, walk
+from kai_py.lint.manifest import Finding, Manifest, ManifestSet, mapping_at, set_key, walk
 
 _CLUSTER_SCOPED = {
     ("resource.k8s.io", "DeviceClass"),

@@ -15,8 +15,8 @@ from kai_py.api.problems import FieldPath, closest_match
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.core import Pod
 from kai_py.api.records.decoding import convert_record
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
+    Finding,
     Manifest,
     ManifestSet,
     mapping_at,

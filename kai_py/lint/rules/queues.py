@@ -8,8 +8,16 @@ from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath, FieldProblem, closest_match
 from kai_py.api.queue import API_VERSION, GROUP, QUEUE_NAME_KEY, InvalidQueueError, read_queue
 from kai_py.dra.device_limits import selector_problem
-from kai_py.lint.finding import Finding
-from kai_py.lint.manifest import Manifest, ManifestSet, at, mapping_at, move, rename, set_key
+from kai_py.lint.manifest import (
+    Finding,
+    Manifest,
+    ManifestSet,
+    at,
+    mapping_at,
+    move,
+    rename,
+    set_key,
+)
 from kai_py.lint.rules.workloads import pod_specs, template_path
 
 KAI_QUEUE_LABEL = "kai.scheduler/queue"

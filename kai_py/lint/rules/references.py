@@ -6,9 +6,9 @@ Objects outside the manifests are unknown. Versions served are those of Kubernet
 from collections.abc import Iterator
 
 from kai_py.lint.cel.published import DRIVER_OF_CLASS
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
+    Finding,
     Manifest,
     ManifestSet,
     mapping_at,

@@ -20,8 +20,8 @@ from kai_py.api.numbers import parse_int64
 from kai_py.api.problems import FieldPath
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.lint.cel.published import published
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
+    Finding,
     Manifest,
     ManifestSet,
     mapping_at,

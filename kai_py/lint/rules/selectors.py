@@ -11,9 +11,9 @@ from kai_py.dra.selectors.selector import compile_selector
 from kai_py.lint.cel.amounts import small_memory
 from kai_py.lint.cel.correct import correct, domains, guarded_driver
 from kai_py.lint.cel.published import DEFAULT_DRIVER
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
+    Finding,
     Manifest,
     ManifestSet,
     at,

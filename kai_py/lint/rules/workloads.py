@@ -13,8 +13,8 @@ from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
 from kai_py.grouping.workload_gang import first_template, gang_of_workload
-from kai_py.lint.finding import Finding
 from kai_py.lint.manifest import (
+    Finding,
     Manifest,
     ManifestSet,
     mapping_at,

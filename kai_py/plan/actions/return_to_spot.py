@@ -23,8 +23,8 @@ from kai_py.plan.victims.survival import would_fail
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import lost_seconds
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.nodes import spot_nodes
 from kai_py.snapshot.resources import Bools
-from kai_py.snapshot.spot import spot_nodes
 
 MAX_TRIED = 4
 

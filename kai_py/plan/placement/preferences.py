@@ -17,9 +17,9 @@ from kai_py.api.spot import SpotUse
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, replicas_that_fit
+from kai_py.snapshot.nodes import spot_nodes
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Ints
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.spot import spot_nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,9 +22,9 @@ from msgspec import structs
 
 from kai_py.api.spot import DEFAULT_SPOT_LABELS, SpotFallback, SpotUse
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.nodes import SpotChoice, SpotLabelValues, spot_nodes
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.spot import SpotChoice, SpotLabelValues, spot_nodes
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
 
 NUMBERS_PER_CHOICE = 2**40

@@ -26,7 +26,7 @@ from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.claims import POD_GROUPS
-from kai_py.snapshot.tables.completions import Completions
+from kai_py.snapshot.tables.ended_pods import Completions, ReleasableClaims
 from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 from kai_py.snapshot.tables.known_names import KnownNames, MisnamedSchedulers
@@ -37,7 +37,6 @@ from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.readiness import StartingPods, UnhealthyPods
 from kai_py.snapshot.tables.refusals import Refusals
-from kai_py.snapshot.tables.releasable_claims import ReleasableClaims
 from kai_py.snapshot.tables.topology import Topologies
 from kai_py.snapshot.tables.volumes import (
     AttachLimits,

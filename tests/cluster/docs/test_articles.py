@@ -18,8 +18,7 @@ from tests.support.cluster.manifests import QUEUE_KEY, pod, pod_spec
 from tests.support.cluster.process import kai_py
 from tests.support.cluster.scheduling import install_definitions
 from tests.support.cluster.view import View, devices_of
-from tests.support.program import KAI_PY
-from tests.support.repository import ARTICLES, needs
+from tests.support.repository import ARTICLES, KAI_PY, needs
 
 WRITTEN = sorted(ARTICLES.glob("0[1-6]*.yaml"))
 QUEUE = "inference-team-a"

@@ -47,8 +47,7 @@ from tests.support.cluster.manifests import (
 from tests.support.cluster.scheduling import Running, install_definitions, scheduling
 from tests.support.cluster.view import View
 from tests.support.patience import patience
-from tests.support.program import KAI_PY
-from tests.support.repository import ROOT
+from tests.support.repository import KAI_PY, ROOT
 
 ENDLESS = {
     "run": b"served on port",

@@ -13,8 +13,7 @@ from tests.docs.pages import manifests, shell_lines
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.scheduling import install_definitions, scheduling
 from tests.support.cluster.view import View
-from tests.support.program import KAI_PY
-from tests.support.repository import DOCS, ROOT
+from tests.support.repository import DOCS, KAI_PY, ROOT
 
 PAGE = DOCS / "quickstart.md"
 

@@ -25,7 +25,7 @@ from tests.support.cluster.manifests import QUEUE_KEY, SCHEDULER, job, pod, pod_
 from tests.support.cluster.scheduling import scheduling
 from tests.support.cluster.shared_gpus import RESERVATIONS, SHARING
 from tests.support.cluster.view import View, scheduled_condition
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
 REGISTERED = "/apis/admissionregistration.k8s.io/v1"

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.cel import evaluate
+from kai_py.cel import expression
 from kai_py.cel.expression import CompileError
 from kai_py.cel.parse import parse
 from kai_py.cel.values import CELRuntimeError
@@ -77,9 +77,9 @@ def device(index, model="H100", **more):
 
 def test_what_was_evaluated_once_is_not_evaluated_again(monkeypatch):
     evaluated = []
-    attempt = evaluate.Program.attempt
+    attempt = expression.Program.attempt
     monkeypatch.setattr(
-        evaluate.Program,
+        expression.Program,
         "attempt",
         lambda self, activation: evaluated.append(self) or attempt(self, activation),
     )

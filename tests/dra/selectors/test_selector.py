@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.cel import evaluate
+from kai_py.cel import expression
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra import expressions as allocator_expressions
@@ -203,9 +203,9 @@ class Row:
 
 @pytest.fixture
 def evaluated(monkeypatch):
-    found, run = [], evaluate.Program.attempt
+    found, run = [], expression.Program.attempt
     monkeypatch.setattr(
-        evaluate.Program,
+        expression.Program,
         "attempt",
         lambda self, activation: found.append(self) or run(self, activation),
     )

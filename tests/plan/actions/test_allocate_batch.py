@@ -17,7 +17,7 @@ from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.snapshot import NominatedNode
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import World, gang, world
 
 LEAVES = ("a1", "a2", "b1", "c")

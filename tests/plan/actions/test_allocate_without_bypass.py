@@ -8,7 +8,7 @@ from kai_py.plan.actions import allocate_without_bypass
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
 

@@ -6,7 +6,7 @@ import pytest
 from kai_py.api.records.core import PodStatus
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue
 from tests.support.worlds import gang, world
 

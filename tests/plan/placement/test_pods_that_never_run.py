@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.plan.plan import Plan, Stage
 from kai_py.policy.fairness_rules import KAI
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import gang, member, subgroup, world
 
 NODES = {"a": 2, "b": 2}

@@ -15,7 +15,7 @@ from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.state.test_statement import statement
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
 from tests.support.worlds import gang, member, world
 

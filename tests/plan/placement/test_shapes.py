@@ -1,5 +1,5 @@
 from kai_py.plan.placement.shape_groups import by_shape
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import member
 
 

@@ -23,7 +23,7 @@ from kai_py.plan.state.eviction_limits import EvictionLimits
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START, cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
 

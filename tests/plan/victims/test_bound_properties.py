@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import World, at_node, gang, replayed
 
 PARENTS = {"root": "", "left": "root", "right": "root", "l1": "left", "l2": "left", "r1": "right"}

@@ -14,7 +14,7 @@ from kai_py.plan.state.eviction_history import GangEviction
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import START, evicted
 from tests.support.worlds import gang, world
 

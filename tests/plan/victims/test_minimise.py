@@ -10,7 +10,7 @@ from kai_py.plan.plan import Action
 from kai_py.policy.fairness_rules import KAI, NATIVE, VictimPreference
 from tests.plan.victims.test_device_victims import hardware, high, holder, sharers
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, queue
 from tests.support.worlds import at_node, gang, kept_world, world
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.plan.victims.reduction import VictimReduction, _Needed
 from kai_py.plan.victims.trials import UNREDUCED
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.worlds import GPU, gang, world
 
 COUNTED = SimpleNamespace(count=lambda _unit, _sign: None, is_enough=True)

@@ -12,7 +12,7 @@ from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.units import is_orphaned
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import evicted
 from tests.support.worlds import at_node, gang, world
 

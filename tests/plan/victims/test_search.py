@@ -7,7 +7,7 @@ from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, job, node, pod, queue
 from tests.support.worlds import gang, kept_world, member, world
 

@@ -8,7 +8,7 @@ from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.cpu_limit import cpu_limit
 from tests.support.examples import examples
 from tests.support.patience import processor_seconds
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, job_with_pods, node, pod, queue
 from tests.support.worlds import GPU, World, at_node, gang
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action, Stage
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, job, node, placed, pod, queue
 from tests.support.worlds import World, at_node, gang, replayed, subgroup, world
 

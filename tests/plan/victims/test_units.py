@@ -2,7 +2,7 @@
 
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import evicted, nominated
 from tests.support.worlds import gang, subgroup, world
 

@@ -14,7 +14,7 @@ from kai_py.plan.plan import Action
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.replacing import replace
+from tests.support.records import replace
 from tests.support.scenario import evicted
 from tests.support.worlds import World, at_node, gang, replayed, world
 

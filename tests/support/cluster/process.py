@@ -17,7 +17,7 @@ from tests.support.cluster.api import Api
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.proxy import Proxy, proxy
-from tests.support.program import KAI_PY
+from tests.support.repository import KAI_PY
 
 ALONE: Mapping[str, Any] = {"cyclePeriod": "20ms", "leaderElection": {"enabled": False}}
 START_SECONDS = 30.0

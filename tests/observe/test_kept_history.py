@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from kai_py.observe import share_history
-from kai_py.observe.share_history import ShareHistory
+from kai_py.observe import kept_history
+from kai_py.observe.kept_history import ShareHistory
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 
@@ -26,7 +26,7 @@ def test_a_long_time_needs_no_more_memory_and_stays_in_view():
     for second in range(10_000):
         history.record(plan(1.0), float(second))
     times = [sample.time for sample in history.samples]
-    assert len(times) <= share_history.MAX_SAMPLES + 1
+    assert len(times) <= kept_history.MAX_SAMPLES + 1
     assert (times[0], times[-1]) == (0.0, 9999.0)
     assert history.interval == 32.0
     assert {later - earlier for earlier, later in pairwise(times[:-1])} == {32.0}

@@ -1,4 +1,9 @@
-"""Claims that are still allocated for pods that have ended.
+"""Pods that ran to their end a moment ago: what is learned about runtimes comes from them only.
+
+A pod that was deleted ran for as long as its workload, its owner or an eviction left it, also if
+its containers ended with success on the way.
+
+Claims that are still allocated for pods that have ended.
 
 The claim controller removes the reservations of a pod some time after the pod has ended or was
 deleted, and the allocation with the last of them. Until then the devices are still allocated, but
@@ -13,6 +18,7 @@ distinguished from one that is gone: its claim counts as releasable until the po
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kai_py.api.pod_phases import is_finished
@@ -20,10 +26,37 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef
+from kai_py.api.times import CLOCK_STEP
 from kai_py.snapshot.dependencies import GroupSchedulers
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import ReleasableClaim
 from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, group_claim_users, pod_group_of
+
+KEPT_SECONDS = 60.0
+"""Longer than from one cycle to the next; a cycle that comes later learns nothing of the pod."""
+
+
+@dataclass
+class Completions:
+    """Pods by uid; of each, when the first snapshot after its end was built."""
+
+    _since: dict[str, float] = field(default_factory=dict)
+    _new: dict[str, None] = field(default_factory=dict)
+
+    def note(self, pod: Pod) -> None:
+        """Note that the pod has succeeded."""
+        if pod.metadata.deletion_timestamp is None:
+            self._new[pod.metadata.uid] = None
+
+    def snapshot(self, now: float) -> frozenset[str]:
+        """Uids of the pods that succeeded within the last ``KEPT_SECONDS``."""
+        self._since |= dict.fromkeys(self._new, now)
+        self._new.clear()
+        for uid, since in tuple(self._since.items()):
+            if -CLOCK_STEP <= now - since <= KEPT_SECONDS:
+                break
+            del self._since[uid]
+        return frozenset(self._since)
 
 
 class ReleasableClaims:
