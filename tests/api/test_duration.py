@@ -1,7 +1,12 @@
+"""When a cron expression fired last, checked against a loop over every minute."""
+
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.api.cron import CronError, parse_cron
 from kai_py.api.times import DurationError, format_duration, parse_duration, parse_time
 
 
@@ -46,3 +51,71 @@ def test_a_time_without_a_utc_form_is_none(text):
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-01-01"])
 def test_a_time_is_aware(text):
     assert parse_time(text).timestamp() < 2.6e11
+
+
+def seconds(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+NOW = "2026-11-18T10:20:30"
+"""A Wednesday."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "fired"),
+    [
+        ("* * * * *", "2026-11-18T10:20"),
+        ("*/15 * * * *", "2026-11-18T10:15"),
+        ("30 10 * * *", "2026-11-17T10:30"),
+        ("0 0 * * mon", "2026-11-16T00:00"),
+        ("0 0 * * 7", "2026-11-15T00:00"),
+        ("0 9-17/4 * * 1-5", "2026-11-18T09:00"),
+        ("0 0 1 * *", "2026-11-01T00:00"),
+        ("0 0 13 * fri", "2026-11-13T00:00"),
+        ("0 0 14 * mon", "2026-11-16T00:00"),
+        ("0 6,18 15 jan,jul *", "2026-07-15T18:00"),
+        ("0 0 29 2 *", "2024-02-29T00:00"),
+        ("@weekly", "2026-11-15T00:00"),
+        ("@monthly", "2026-11-01T00:00"),
+    ],
+)
+def test_the_last_time_it_fired(expression, fired):
+    assert parse_cron(expression).last_fired(seconds(NOW)) == seconds(fired)
+
+
+def test_the_very_moment_counts():
+    assert parse_cron("20 10 * * *").last_fired(seconds("2026-11-18T10:20")) == seconds(
+        "2026-11-18T10:20"
+    )
+
+
+@given(
+    st.sets(st.integers(0, 59), min_size=1), st.sets(st.integers(0, 23), min_size=1), st.integers()
+)
+def test_equals_looking_back_minute_by_minute(minutes, hours, offset):
+    now = seconds(NOW) + offset % 86400
+    cron = parse_cron(f"{','.join(map(str, minutes))} {','.join(map(str, hours))} * * *")
+    at = now - now % 60
+    while not (int(at // 60) % 60 in minutes and int(at // 3600) % 24 in hours):
+        at -= 60
+    assert cron.last_fired(now) == at
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("* * * *", "five fields"),
+        ("60 * * * *", "minute"),
+        ("* * 0 * *", "day"),
+        ("* * * foo *", 'month "foo"'),
+        ("5-1 * * * *", "minute"),
+        ("*/0 * * * *", "minute"),
+        ("*/-1 * * * *", "minute"),
+        ("0-999999999999 * * * *", "minute"),
+        ("9" * 5000 + " * * * *", "minute"),
+        ("0 0 30 2 *", "never fires"),
+    ],
+)
+def test_what_is_none_is_told(text, told):
+    with pytest.raises(CronError, match=told):
+        parse_cron(text)

@@ -1,5 +1,8 @@
 import ast
+import contextlib
+import io
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 import yaml
 
 from kai_py import cli
-from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
+from kai_py.cli.output import Output, OutputOptions, print_document, print_table, progress, say
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,29 @@ def test_documents_keep_what_they_may_not_show(capsys, output, read):
     text = capsys.readouterr().out
     assert not set("\x1b\x07\x9b\u202e") & set(text)
     assert read(text) == [ATTACK, "größer"]
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("simulated hours", 24.0) as tell:
+        tell(12.0)
+    return stream.getvalue()
+
+
+def test_the_bar_is_for_terminals_only(monkeypatch):
+    assert shown(io.StringIO(), monkeypatch) == ""
+    assert "simulated hours" in shown(Screen(), monkeypatch)
+
+
+def test_the_bar_goes_when_the_work_fails(monkeypatch):
+    stream = Screen()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with contextlib.suppress(ValueError), progress("planning"):
+        raise ValueError
+    assert stream.getvalue().endswith("\x1b[2K") or "\x1b[?25h" in stream.getvalue()

@@ -1,4 +1,7 @@
-"""What was sent, and was given up for lost, arrives later: it takes no device from a bound pod."""
+"""What was sent, and was given up for lost, arrives later: it takes no device from a bound pod.
+
+A pod is fenced by a write of its own: what the answer to it proves.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -6,13 +9,18 @@ from contextlib import suppress
 import pytest
 
 from kai_py.commit.claims.recovery import find_leftover_claims, release_leftover
+from kai_py.commit.pod_state import ReadState, fence_pod
 from kai_py.commit.retry import RetryPolicy
 from kai_py.commit.settings import CommitSettings
+from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.resources import PODS
 from kai_py.watch.errors import ApiError, TimedOut, Unreachable, from_response
 from tests.commit.cluster import (
+    NAMESPACE,
     SCHEDULER,
     Cluster,
     assert_nothing_held,
+    first,
     gang_of,
     gang_with_claims,
     placed,
@@ -139,3 +147,29 @@ def test_a_release_that_arrives_after_the_next_binding_is_refused(shared):
             assert placement.pod.uid in {each.uid for each in status.reserved_for}
 
     virtual_time.run(main())
+
+
+@pytest.mark.parametrize(
+    ("before_the_write", "state"),
+    [
+        ("nothing", ReadState.WAITING),
+        ("deleted", ReadState.GONE),
+        ("recreated", ReadState.GONE),
+        ("forbidden", ReadState.UNKNOWN),
+    ],
+)
+async def test_the_answer_proves_the_state(before_the_write, state):
+    cluster = Cluster()
+    ref = cluster.add_pod("a")
+
+    def change():
+        if before_the_write != "nothing":
+            delete(cluster.api, PODS, "a", NAMESPACE, DeleteOptions(grace_seconds=0))
+        if before_the_write == "recreated":
+            cluster.add_pod("a")
+
+    forbidden = before_the_write == "forbidden"
+    cluster.fail_once("patch", "Pod", refuse(403, "Forbidden") if forbidden else first(change))
+    reading = await fence_pod(cluster.access(), ref)
+    assert reading.state is state
+    assert bool(reading.problem) is forbidden

@@ -1,4 +1,7 @@
-"""What the log says of what the scheduler did."""
+"""What the log says of what the scheduler did.
+
+What is set aside is logged when it fails, not in each cycle in which it does.
+"""
 
 import io
 import json
@@ -8,10 +11,11 @@ from dataclasses import replace
 import pytest
 
 from kai_py.api.settings import LogFormat
-from kai_py.observe.activity_log import log_decisions, log_queue_change
+from kai_py.observe.activity_log import SetAsideLog, log_decisions, log_queue_change
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.log import BURST, PERIOD_SECONDS, RateLimit, configure_logging
-from kai_py.plan.plan import Action
+from kai_py.plan.observations import SetAside
+from kai_py.plan.plan import Action, Plan
 from kai_py.watch.errors import Conflict, ServerError, TimedOut, Unreachable
 from kai_py.watch.outages import Outages
 from tests.support.scenario import START, queue
@@ -135,3 +139,20 @@ def test_a_text_is_repeated_a_few_times_a_minute_and_the_rest_counted():
     clock.now = PERIOD_SECONDS
     first, *_ = [each for each in records() if limit(each)]
     assert first.fields == {"suppressed": 100 - BURST}
+
+
+def test_a_failure_is_logged_once_until_it_ends_or_differs(caplog):
+    caplog.set_level(logging.ERROR)
+    log = SetAsideLog()
+    fails = Plan(set_aside=(SetAside("ns/Job/a", "no such number", "trace"),))
+    differs = Plan(set_aside=(SetAside("ns/Job/a", "no such name", "trace"),))
+    action = Plan(failed_extensions=(SetAside("action x", "action x failed"),))
+    for plan in (fails, fails, fails, differs, differs, Plan(), fails, action, action):
+        log.record(plan)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "a gang is set aside",
+        "a gang is set aside",
+        "a gang is set aside",
+        "an extension is set aside",
+    ]
+    assert caplog.records[0].fields == {"gang": "ns/Job/a", "exception": "trace"}

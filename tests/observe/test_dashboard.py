@@ -20,7 +20,7 @@ from kai_py.observe.suggestion import (
 from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, WaitingGang
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.dra.test_listing import mig
+from tests.dra.test_cluster_devices import mig
 from tests.observe.browser import browsing
 from tests.observe.shown import IN_BROWSER, NARROW, PAINTED, WIDE, Shown, large_cluster, look, texts
 from tests.observe.tenants import tenants

@@ -1,4 +1,7 @@
-"""Pods of one gang that name different queues: it has one queue, and keeps it while it runs."""
+"""Pods of one gang that name different queues: it has one queue, and keeps it while it runs.
+
+Queues that bound their number of pods, as Kueue's and Volcano's do by the resource ``pods``.
+"""
 
 from collections.abc import Iterable
 
@@ -8,6 +11,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import Pod
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL
+from kai_py.plan.plan import Stage
 from tests.support.scenario import (
     QUEUE,
     Cluster,
@@ -17,6 +21,7 @@ from tests.support.scenario import (
     job,
     node,
     nominated,
+    placed,
     pod,
     queue,
 )
@@ -84,3 +89,48 @@ def test_a_pod_that_is_edited_to_name_a_third_queue_is_charged_as_before() -> No
     assert not snapshot.queue_allocated.get("owner", {}).get("gpu")
     sizes = {key: len(gang.bound) for key, gang in snapshot.gangs.items()}
     assert sizes == {GANG: 3, f"{GANG}/a": 1}
+
+
+def pods(names, of, **options):
+    return [pod(name, 0, queue=of, created=i, **options) for i, name in enumerate(names)]
+
+
+def test_a_queue_takes_no_more_pods_than_it_says():
+    own = queue("q", 8, resources={"pods": {"max": 2}})
+    found = cluster(node("n0"), own, pods("abc", "q")).plan()
+    assert sorted(placed(found)) == ["a", "b"]
+    (waits,) = found.unplaced
+    assert waits.stage is Stage.QUEUE_MAX
+    assert "Limit is 2 pods, currently 2 pods allocated" in waits.message
+    (share,) = found.queues
+    assert (share.allocated["pods"], share.maximum["pods"]) == (2, 2)
+
+
+def test_a_parent_bounds_the_pods_of_all_its_queues():
+    queues = [
+        queue("top", 8, resources={"pods": {"max": 3}}),
+        *(queue(name, 8, parent="top") for name in "xy"),
+    ]
+    found = cluster(node("n0"), queues, pods("ab", "x"), pods("cd", "y")).plan()
+    assert len(placed(found)) == 3
+
+
+def test_pods_of_a_queue_that_names_none_are_not_counted():
+    found = cluster(node("n0"), queue("q", 8), pods("abc", "q")).plan()
+    assert sorted(placed(found)) == ["a", "b", "c"]
+    assert "pods" not in found.queues[0].allocated
+
+
+def test_what_a_queue_deserves_of_pods_is_reclaimed():
+    def fitting(deserved):
+        shares = {name: {"pods": {"deserved": deserved}} for name in ("x", "y")}
+        queues = [queue(name, 8, resources=shares[name]) for name in ("x", "y")]
+        small = node("n0")
+        small = replace(
+            small,
+            status=replace(small.status, allocatable={**small.status.allocatable, "pods": "4"}),
+        )
+        return cluster(small, queues, pods("abcd", "x", node="n0"), pods("e", "y")).plan()
+
+    assert len(evicted(fitting(2))) == 1
+    assert evicted(fitting(4)) == []

@@ -1,15 +1,21 @@
+"""The order of queues and of their gangs; all turns at once are those taken one by one."""
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.policy.queue_order import QueueOrder, order_keys
+from kai_py.policy.queue_limits import check_max
+from kai_py.policy.queue_order import QueueOrder, gang_key, in_rotation, order_keys
 from kai_py.policy.queue_usage import QueueUsage
+from kai_py.policy.round_robin import GangCosts, cumulative_usage, round_robin_order
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
+from tests.support.records import replace
+from tests.support.worlds import gang
 
 RESOURCES = ("cpu", "gpu")
 INF = float("inf")
@@ -230,14 +236,14 @@ def test_line_equals_sorting_again_after_every_change(scene, rules):
     line = QueueOrder(standing, rules)
     waiting = np.zeros(len(standing.queues), bool)
     request, released = np.zeros((2, *standing.allocated.shape))
-    for leaf, gang, started, taken in steps:
+    for leaf, size, started, taken in steps:
         line_of = standing.queues.ancestors(leaf)
         standing.allocated[:, line_of] += np.array(started, np.float64)[:, None]
         released[:, line_of] += np.array(taken, np.float64)[:, None]
         line.release(leaf, np.array(taken, np.float64))
-        waiting[leaf] = gang is not None
-        request[:, leaf] = gang or 0
-        line.update(leaf, None if gang is None else request[:, leaf])
+        waiting[leaf] = size is not None
+        request[:, leaf] = size or 0
+        line.update(leaf, None if size is None else request[:, leaf])
         assert line.first() == next_queue(standing, request, waiting, rules, released)
 
 
@@ -256,3 +262,73 @@ def test_thousands_of_steps_in_milliseconds():
             line.update(leaf, gang)
     held = standing.allocated[0, standing.queues.is_leaf]
     assert (held == 40).all()
+
+
+one_cost = st.tuples(st.sampled_from([0, 1, 0.1]), st.sampled_from([0, 0.5, 1, 0.3]))
+sizes = st.lists(st.sampled_from([1, 1, 3, 0.7]), min_size=2, max_size=2)
+
+
+def one_by_one(standing, waiting, costs, rules):
+    line, left, order = QueueOrder(standing, rules), dict(waiting), []
+    for leaf in waiting:
+        line.update(leaf, costs.pod[:, leaf] * costs.pods[leaf])
+    while (leaf := line.first()) is not None:
+        cost = costs.pod[:, leaf] * costs.pods[leaf]
+        if check_max(standing, leaf, cost) is not None:
+            break
+        order.append(leaf)
+        left[leaf] -= 1
+        for queue in standing.queues.ancestors(leaf):
+            for _ in range(costs.pods[leaf]):
+                standing.allocated[:, queue] += costs.pod[:, leaf]
+        line.update(leaf, cost if left[leaf] else None)
+    return order
+
+
+@pytest.mark.slow
+@given(scenes(), st.data(), one_cost, st.sampled_from([NATIVE, KAI]))
+def test_turns_at_once_equal_the_line(scene, data, amounts, rules):
+    standing, _ = scene
+    leaves = np.flatnonzero(standing.queues.is_leaf).tolist()
+    counts = st.dictionaries(st.sampled_from(leaves), st.integers(1, 9), min_size=1)
+    waiting, pod = data.draw(counts), np.zeros((2, len(standing.queues)))
+    pod[:, leaves] = np.transpose([np.multiply(amounts, data.draw(sizes)) for _ in leaves])
+    pods = np.array([data.draw(st.sampled_from([1, 1, 3])) for _ in standing.queues.names])
+    costs = GangCosts(pod, pods)
+    at_once = round_robin_order(standing, waiting, costs, rules)
+    held = standing.allocated.copy()
+    for queue in range(len(standing.queues)):
+        its = at_once[(standing.queues.path[at_once] == queue).any(axis=1)]
+        held[:, queue] = cumulative_usage(held[:, queue], costs.by_pod(its))[:, -1]
+    assert at_once.tolist() == one_by_one(standing, waiting, costs, rules)
+    assert np.array_equal(standing.allocated, held)
+
+
+def rank(each, served=0, gained=0):
+    return gang_key(each, served, gained)
+
+
+def test_priority_then_need_then_age_then_name():
+    old, young = gang("old", pods=1), gang("young", pods=1, created=5)
+    assert rank(gang("first", pods=1, priority=1, created=9)) < rank(old)
+    assert rank(young, served=0) < rank(old, served=1) < rank(old, served=2)
+    assert rank(old) < rank(young)
+    assert rank(gang("a", pods=1)) < rank(gang("b", pods=1))
+
+
+def test_what_was_gained_by_waiting_counts_like_priority():
+    old, urgent = gang("old", pods=1), gang("urgent", pods=1, priority=10, created=1000)
+    assert rank(urgent) < rank(old)
+    assert rank(urgent) < rank(old, gained=9)
+    assert rank(old, gained=10) < rank(urgent), "alike, and older"
+
+
+def test_gangs_that_ran_out_come_last_and_the_longest_ago_first():
+    a, b, c = (gang(name, pods=1) for name in "abc")
+    assert in_rotation([a, b, c], {a.key: 7, b.key: 3}) == [[c], [b], [a]]
+    assert in_rotation([], {}) == []
+
+
+def test_a_gang_is_not_younger_for_being_renamed():
+    each = gang("a", pods=1)
+    assert rank(each)[:3] == rank(replace(each, key="z"))[:3]

@@ -1,10 +1,16 @@
-"""Objects as people write them in files, and plans of them."""
+"""Objects as people write them in files, and plans of them.
+
+Devices, and claims as people write them in files.
+
+What a NUMA exporter reports of a node.
+"""
 
 import msgspec
 
 from kai_py.config import Configuration
 from kai_py.simulate.object_files import ObjectsInFiles, read_object_files
 from kai_py.simulate.offline_plan import plan_objects
+from tests.support.cluster.api import Document
 
 QUEUE = {
     "apiVersion": "scheduling.kai.io/v1alpha1",
@@ -65,3 +71,67 @@ def names(found):
 
 def placed_on(found):
     return {each["pod"]: each["node"] for each in found["placements"]}
+
+
+def resource(kind, name, spec, version="v1", **fields):
+    return {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+        **fields,
+    }
+
+
+ANY_DEVICE = resource("DeviceClass", "any", {})
+
+
+def gpus_of(node, *devices):
+    """A slice of the node's devices, by default one."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    found = [{"name": name} for name in devices or ("gpu-0",)]
+    spec = {"driver": "gpu.nvidia.com", "nodeName": node, "pool": pool, "devices": found}
+    return resource("ResourceSlice", f"{node}-gpus", spec)
+
+
+def exactly(name="gpu", **fields):
+    return {"name": name, "exactly": {"deviceClassName": "any", **fields}}
+
+
+def claim(name, *requests, **fields):
+    return resource("ResourceClaim", name, {"devices": {"requests": [*requests]}}, **fields)
+
+
+def allocated(name, node, *users):
+    """A claim for a node's only device, reserved for pods of which only the names are known."""
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": node, "device": "gpu-0"}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    allocation = {
+        "devices": {"results": [result]},
+        "nodeSelector": {"nodeSelectorTerms": [term]},
+    }
+    reserved = [{"resource": "pods", "name": user, "uid": f"uid-{user}"} for user in users]
+    status = {"allocation": allocation, "reservedFor": reserved}
+    return claim(name, exactly(), status=status)
+
+
+def two_zones(node: str, *, cpu: str, gpus: str) -> Document:
+    """A report of a node with two equal zones, all of whose capacity is available."""
+    zones = [
+        {
+            "name": f"node-{index}",
+            "type": "Node",
+            "resources": [
+                {"name": name, "capacity": most, "allocatable": most, "available": most}
+                for name, most in (("cpu", cpu), ("nvidia.com/gpu", gpus))
+            ],
+        }
+        for index in range(2)
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": node},
+        "topologyPolicies": ["SingleNUMANodeContainerLevel"],
+        "zones": zones,
+    }

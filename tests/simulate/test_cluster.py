@@ -4,7 +4,7 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import PODS
 from kai_py.simulate.cluster import SimulatedCluster
 from tests.simulate.clusters import job, priority_class, queue, running, simulated
-from tests.simulate.numa import two_zones
+from tests.simulate.manifests import two_zones
 
 
 def test_gangs_start_whole_or_wait_whole_and_hold_distinct_devices():

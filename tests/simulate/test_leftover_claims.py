@@ -2,8 +2,16 @@
 
 import pytest
 
-from tests.simulate.claims import ANY_DEVICE, allocated, gpus_of
-from tests.simulate.manifests import QUEUE, node, placed_on, plan, pod
+from tests.simulate.manifests import (
+    ANY_DEVICE,
+    QUEUE,
+    allocated,
+    gpus_of,
+    node,
+    placed_on,
+    plan,
+    pod,
+)
 
 HIGH_PRIORITY = 1000
 

@@ -5,8 +5,7 @@ import json
 import msgspec
 import pytest
 
-from tests.simulate.manifests import QUEUE, job, node, placed_on, plan, pod
-from tests.simulate.numa import two_zones
+from tests.simulate.manifests import QUEUE, job, node, placed_on, plan, pod, two_zones
 
 
 def test_a_pod_without_uid_or_status_is_placed():

@@ -2,8 +2,19 @@
 
 import pytest
 
-from tests.simulate.claims import ANY_DEVICE, allocated, claim, exactly, gpus_of, resource
-from tests.simulate.manifests import QUEUE, node, placed_on, plan, pod
+from tests.simulate.manifests import (
+    ANY_DEVICE,
+    QUEUE,
+    allocated,
+    claim,
+    exactly,
+    gpus_of,
+    node,
+    placed_on,
+    plan,
+    pod,
+    resource,
+)
 
 LABEL = "resource.kubernetes.io/admin-access"
 ADMIN = exactly(adminAccess=True)
