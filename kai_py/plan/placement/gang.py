@@ -16,8 +16,9 @@ from itertools import islice
 import numpy as np
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
-from kai_py.plan.placement.affinity import choices_for_parts, dependents_last, share_claims
+from kai_py.plan.placement.affinity import dependents_last
 from kai_py.plan.placement.attempt import Attempt, NodeSet
+from kai_py.plan.placement.claim_reach import choices_for_parts, share_claims
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
     CliqueQuery,

@@ -1,9 +1,10 @@
 """A gang whose pods share a claim goes where all of them can access its devices."""
 
 from kai_py.api.records.resource import ResourceSlice
-from kai_py.plan.placement import affinity
+from kai_py.plan.placement import claim_reach
 from kai_py.plan.plan import Stage
-from tests.support.records import from_json, replace
+from tests.support.records import from_json
+from tests.support.replacing import replace
 from tests.support.scenario import (
     claim,
     claiming,
@@ -101,22 +102,36 @@ def test_the_reason_names_the_device_that_only_some_of_them_can_access():
 
 def test_only_some_allocations_are_tried_on_many_nodes(monkeypatch):
     tried = []
-    monkeypatch.setattr(affinity, "_reaches", counted(affinity._reaches, tried))
+    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
     [unplaced] = cluster(*hardware(*["2"] * 70), *gang("1", "1", "1")).plan().unplaced
     assert unplaced.stage is Stage.DEVICES
-    assert 0 < len(tried) <= ATTEMPTS * (affinity.MAX_REACHES_TO_TRY + 1)
+    assert 0 < len(tried) <= ATTEMPTS * (claim_reach.MAX_REACHES_TO_TRY + 1)
 
 
 def test_allocations_of_several_claims_have_one_bound(monkeypatch):
     """The five smallest pods fit on no node together, whatever the claims of the others get."""
     tried = []
-    monkeypatch.setattr(affinity, "_reaches", counted(affinity._reaches, tried))
-    monkeypatch.setattr(affinity, "MAX_ALLOCATIONS", 50)
+    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
+    monkeypatch.setattr(claim_reach, "MAX_ALLOCATIONS", 50)
     sizes = {"a": "1.2", "b": "1.1", "c": "1"}
     pods = gang(*(sizes[name] for name in "abcabccccc"), claims=tuple("abcabccccc"))
     [unplaced] = cluster(*hardware(*["4"] * 30), *pods).plan().unplaced
     assert unplaced.stage is Stage.DEVICES
     assert 50 < len(tried) <= ATTEMPTS * 4 * 50
+
+
+def test_no_allocation_is_tried_for_claims_that_one_pod_has(monkeypatch):
+    """Claims that pods name are not told from shared ones but by who names them."""
+    tried = []
+    monkeypatch.setattr(claim_reach, "_reaches", counted(claim_reach._reaches, tried))
+    own = ("a", "b", "c", "d")
+    assert (
+        len(placed(cluster(*hardware("1", "1", "2"), *gang("2", "1", "1", claims=own)).plan())) == 3
+    )
+    assert not tried
+    mixed = gang("1", "1", "1", "1", claims=("a", "shared", "shared", "b"))
+    assert len(placed(cluster(*hardware("1", "1", "2"), *mixed).plan())) == 4
+    assert len(tried) == 1
 
 
 def counted(function, calls):
