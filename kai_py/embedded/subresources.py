@@ -67,14 +67,15 @@ def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
         dry_run=bool(options_body.get("dryRun")),
     )
     api.check_preconditions(PODS, pod, options.preconditions)
-    if _counts_for_budgets(pod):
+    if counts_for_budgets(pod):
         _use_budget(api, pod)
     if not options.dry_run and not is_deleting(pod):
         _mark_disrupted(api, pod)
     delete(api, PODS, name, namespace, options)
 
 
-def _counts_for_budgets(pod: Json) -> bool:
+def counts_for_budgets(pod: Json) -> bool:
+    """Whether any budget counts the eviction of a pod: it has started, and not ended."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in (*FINISHED_PHASES, "Pending") and not is_deleting(pod)
 
@@ -95,7 +96,7 @@ def _use_budget(api: ApiServer, pod: Json) -> None:
         )
         raise RequestError(500, "InternalError", message)
     budget = budgets[0]
-    if _is_exempt(pod, budget):
+    if is_exempt(pod, budget):
         return
     status = budget["status"]
     observed = status.get("observedGeneration", 0)
@@ -114,14 +115,15 @@ def _use_budget(api: ApiServer, pod: Json) -> None:
     api.patch_status(BUDGETS, budget, spent)
 
 
-def _is_exempt(pod: Json, budget: Json) -> bool:
+def is_exempt(pod: Json, budget: Json) -> bool:
+    """Whether a budget lets a pod go, and does not count it, since it is not ready."""
     conditions = pod["status"].get("conditions") or ()
     if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget["status"]
-    return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
+    return bool(status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0)
 
 
 def _over_budget(explanation: str, *, retry_after: int | None = None) -> RequestError:

@@ -8,6 +8,7 @@ from kai_py.embedded.controllers.runtime import is_active, is_ready
 from kai_py.embedded.documents import is_finished
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.selectors import label_selector
+from kai_py.embedded.subresources import counts_for_budgets, is_exempt
 from kai_py.simulate.object_files import ObjectKey
 from kai_py.simulate.objects import Document
 
@@ -53,15 +54,19 @@ def _selection(spec: Document) -> Callable[[Document], bool]:
 
 
 def _is_healthy(pod: Document) -> bool:
-    status = pod["status"]
-    silent = status["phase"] == "Running" and not status.get("conditions")
-    return is_active(pod) and (silent or is_ready(pod))
+    return is_active(pod) and (_is_silent(pod) or is_ready(pod))
+
+
+def _is_silent(pod: Document) -> bool:
+    return pod["status"]["phase"] == "Running" and not pod["status"].get("conditions")
 
 
 def spent_budget(budget: Document, pod: Document) -> Document | None:
     """A budget once ``pod`` is evicted, as the API server writes it; None if it stays as it is."""
     status, spec = budget.get("status") or {}, budget.get("spec") or {}
     allowed = status.get(_ALLOWED) or 0
-    if allowed <= 0 or not _selection(spec)(pod):
+    if allowed <= 0 or not _selection(spec)(pod) or not counts_for_budgets(pod):
+        return None
+    if not _is_silent(pod) and is_exempt(pod, budget):
         return None
     return {**budget, "status": {**status, _ALLOWED: allowed - 1}}

@@ -317,6 +317,22 @@ def test_a_budget_without_a_status_allows_what_its_controller_would(spec, replic
     assert len(evicted(found)) == victims
 
 
+@pytest.mark.parametrize(
+    ("policy", "status", "victims"),
+    [
+        ("AlwaysAllow", {"disruptionsAllowed": 1}, 2),
+        ("IfHealthyBudget", {"disruptionsAllowed": 1}, 1),
+        ("IfHealthyBudget", {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2}, 2),
+    ],
+)
+def test_a_pod_that_is_not_ready_uses_no_budget_up_that_lets_it_go(policy, status, victims):
+    made = with_budget({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy}, status=status)
+    broken = next(each for each in made if each["metadata"]["name"] == "low-3")
+    conditions = [{"type": "Ready", "status": "False"}]
+    broken["status"] = {"phase": "Running", "conditions": conditions}
+    assert len(evicted(plan(*made, until_rest=True))) == victims
+
+
 def test_a_budget_allows_one_eviction_less_after_each():
     status = {"disruptionsAllowed": 2, "expectedPods": 4}
     found = plan(*with_budget({"minAvailable": 2}, status=status), until_rest=True)

@@ -24,12 +24,15 @@ class PodDisruptionBudgetSpec(Record, frozen=True):
     """Which pods a budget protects."""
 
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
 class PodDisruptionBudgetStatus(Record, frozen=True):
     """How many of the selected pods may be evicted now."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class PodDisruptionBudget(Record, frozen=True):

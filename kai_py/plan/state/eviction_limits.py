@@ -2,7 +2,8 @@
 
 - A PodDisruptionBudget protects its pods beyond the number that may be disrupted now: the Eviction
   API would refuse, and a gang would wait for capacity that is never released. It
-  refuses every eviction of a pod that several budgets select, whatever they allow.
+  refuses every eviction of a pod that several budgets select, whatever they allow, and none of
+  pods that the only budget exempts, as they are not ready.
 - ``maxEvictionsPerHour`` protects the pods of a queue that lost that many in the last hour. A
   larger unit may be evicted if the queue lost none for an hour: the limit slows evictions down, it
   does not prevent them.
@@ -81,6 +82,9 @@ class EvictionLimits:
         for position, budget in enumerate(snapshot.budgets):
             for uid in budget.pods:
                 self._budgets.setdefault(uid, []).append(position)
+        for uid in {uid for budget in snapshot.budgets for uid in budget.exempt}:
+            if len(self._budgets[uid]) == 1:
+                del self._budgets[uid]
         self._counted: list[str] = []
         self._lost: dict[bool, dict[str, int]] = {}
         self._disrupted = [0] * len(self._allowed)

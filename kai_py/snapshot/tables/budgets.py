@@ -2,7 +2,10 @@
 
 Kept step by step: a pod is compared with the budgets of its namespace, a budget whose selector
 changed with all pods. The API server counts what may be disrupted; the Eviction API has the last
-word. Source: policy/v1.
+word. It evicts pods that have not started whatever their budgets allow, and others that are not
+ready where the budget says so or has as many healthy pods as it wants.
+
+Source: policy/v1, registry/core/pod/storage/eviction.go of Kubernetes.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,15 +16,20 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.policy import PodDisruptionBudget
 from kai_py.api.selectors import label_selector_matches
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
+from kai_py.snapshot.tables.readiness import ready_condition
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """``pods``: uids of the pods it protects, of which ``allowed`` may be evicted now."""
+    """``pods``: uids of the pods it protects, of which ``allowed`` may be evicted now.
+
+    ``exempt``: those of them whose eviction it neither prevents nor counts.
+    """
 
     name: str
     allowed: int
     pods: frozenset[str]
+    exempt: frozenset[str] = frozenset()
 
 
 class DisruptionBudgets(PodTable):
@@ -38,14 +46,20 @@ class DisruptionBudgets(PodTable):
         self._is_ours = is_ours
         self._budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         self._protected: dict[tuple[str, str], set[str]] = {}
+        self._unready: set[str] = set()
         self._snapshot: tuple[DisruptionBudget, ...] | None = None
 
     def observe(self, pod: Pod) -> Uids:
-        """Compare the labels of the pod with the budgets of its namespace."""
+        """Compare the pod with the budgets of its namespace."""
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
+        became = self._is_unready(pod) != (uid in self._unready)
+        if became:
+            (self._unready.remove if uid in self._unready else self._unready.add)(uid)
         for name, budget in self._budgets.get(namespace, {}).items():
             protected, protects = self._protected[namespace, name], self._protects(budget, pod)
             if protects == (uid in protected):
+                if protects and became:
+                    self._snapshot = None
                 continue
             (protected.add if protects else protected.remove)(uid)
             self._snapshot = None
@@ -54,6 +68,7 @@ class DisruptionBudgets(PodTable):
     def remove(self, pod: Pod) -> Uids:
         """The pod is gone."""
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
+        self._unready.discard(uid)
         for name in self._budgets.get(namespace, {}):
             if uid in self._protected[namespace, name]:
                 self._protected[namespace, name].remove(uid)
@@ -90,6 +105,7 @@ class DisruptionBudgets(PodTable):
                     f"{namespace}/{name}",
                     max(0, self._budgets[namespace][name].status.disruptions_allowed),
                     frozenset(protected),
+                    self._exempt(self._budgets[namespace][name], protected),
                 )
                 for (namespace, name), protected in sorted(self._protected.items())
                 if protected
@@ -97,5 +113,18 @@ class DisruptionBudgets(PodTable):
         return self._snapshot
 
     def _protects(self, budget: PodDisruptionBudget, pod: Pod) -> bool:
+        if pod.status.phase == "Pending":
+            return False
         selected = label_selector_matches(budget.spec.selector, pod.metadata.labels)
         return selected and self._is_ours(pod)
+
+    def _is_unready(self, pod: Pod) -> bool:
+        ready = ready_condition(pod)
+        return ready is not None and ready.status != "True" and self._is_ours(pod)
+
+    def _exempt(self, budget: PodDisruptionBudget, protected: set[str]) -> frozenset[str]:
+        status = budget.status
+        is_healthy = status.current_healthy >= status.desired_healthy > 0
+        if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or is_healthy:
+            return frozenset(protected & self._unready)
+        return frozenset()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from kai_py.api.records.core import LabelSelector, ObjectMeta
+from kai_py.api.records.core import Condition, LabelSelector, ObjectMeta
 from kai_py.api.records.policy import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -94,6 +94,71 @@ def test_others_leave_in_place_of_those_that_several_budgets_select():
     second = replace(budget(9), metadata=replace(budget(9).metadata, name="second", uid="second"))
     world = full_node(budget(9), second, urgent(2), protected=2)
     assert evicted(world.plan()) == ["low0", "low1"]
+
+
+def unhealthy(policy="IfHealthyBudget", healthy=0, desired=0):
+    made = budget(0)
+    spec = replace(made.spec, unhealthy_pod_eviction_policy=policy)
+    status = replace(made.status, current_healthy=healthy, desired_healthy=desired)
+    return replace(made, spec=spec, status=status)
+
+
+def with_readiness(ready):
+    """The pod of ``full_node`` that leaves first, whose kubelet reports so."""
+    made = pod("low3", queue="team", node="a", created=3, labels={"app": "web"})
+    conditions = (*made.status.conditions, Condition("Ready", ready))
+    return replace(made, status=replace(made.status, conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("made", "ready", "gone"),
+    [
+        (unhealthy("AlwaysAllow"), "False", ["low3"]),
+        (unhealthy("AlwaysAllow"), "True", []),
+        (unhealthy(), "False", []),
+        (unhealthy(healthy=3, desired=3), "False", ["low3"]),
+        (unhealthy(healthy=3, desired=3), "True", []),
+        (unhealthy(healthy=2, desired=3), "False", []),
+    ],
+)
+def test_pods_that_are_not_ready_leave_where_their_budget_lets_them(made, ready, gone):
+    world = full_node(made, urgent(1))
+    for each in range(3):
+        name = f"low{each}"
+        world.add(fit(pod(name, queue="team", node="a", created=each, labels={"app": "web"})))
+    world.add(with_readiness(ready))
+    assert evicted(world.plan()) == gone
+    world.add(replace(made, status=replace(made.status, disruptions_allowed=1)))
+    assert evicted(world.plan()) == ["low3"]
+
+
+def fit(each):
+    conditions = (*each.status.conditions, Condition("Ready", "True"))
+    return replace(each, status=replace(each.status, conditions=conditions))
+
+
+def test_pods_that_are_not_ready_do_not_use_their_budget_up():
+    made = replace(unhealthy("AlwaysAllow"), status=budget(1).status)
+    world = full_node(made, urgent(2)).add(with_readiness("False"))
+    for each in range(3):
+        name = f"low{each}"
+        world.add(fit(pod(name, queue="team", node="a", created=each, labels={"app": "web"})))
+    assert evicted(world.plan()) == ["low2", "low3"]
+
+
+def test_pods_that_several_budgets_select_stay_even_if_they_are_not_ready():
+    second = replace(budget(9), metadata=replace(budget(9).metadata, name="second", uid="second"))
+    world = full_node(unhealthy("AlwaysAllow"), second, urgent(1)).add(with_readiness("False"))
+    assert evicted(world.plan()) == []
+
+
+def test_no_budget_protects_pods_that_have_not_started():
+    made = full_node(budget(0), urgent(1))
+    last = with_readiness("False")
+    made.add(replace(last, status=replace(last.status, phase="Pending")))
+    assert evicted(made.plan()) == ["low3"]
+    made.add(last)
+    assert evicted(made.plan()) == []
 
 
 def test_a_budget_that_changes_or_goes_is_heard_of():
