@@ -3,8 +3,7 @@
 from kai_py.api.records.resource import ResourceSlice
 from kai_py.plan.placement import claim_reach
 from kai_py.plan.plan import Stage
-from tests.support.records import from_json
-from tests.support.replacing import replace
+from tests.support.records import from_json, replace
 from tests.support.scenario import (
     claim,
     claiming,
