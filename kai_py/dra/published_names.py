@@ -7,6 +7,7 @@ selector only tests (``has``) need not exist. Source: KEP-4381, CEL environment 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kai_py.api.problems import closest_match
 from kai_py.api.records.resource import Device, ResourceSlice
@@ -18,6 +19,8 @@ from kai_py.dra.selectors.selector import compile_selector
 
 MAX_TEXTS = 64
 """Different texts of an attribute; one with more (a uuid) identifies devices, not kinds of them."""
+SELECTORS_KEPT = 1024
+"""Selectors of which the names are kept: they are asked for in every cycle that a pod waits."""
 ATTRIBUTES, CAPACITY = MAPS
 DEVICE, DRIVER = "device", "driver"
 FULL_PATH = len(("map", "domain", "name"))
@@ -168,19 +171,27 @@ def unpublished(expression: str, known: PublishedNames) -> Iterator[Unpublished]
     if DEVICE not in expression:
         # Saves parsing it: it reads nothing of the device.
         return
-    compiled = compile_selector(expression)
-    if isinstance(compiled, CompileError):
-        return
-    root = inline(compiled.expression.checked.root)
-    for column in columns_of(root):
-        if len(column) == FULL_PATH and column[0] != HAS:
-            value = DeviceValue(*column)
-            if not known.has(value):
-                yield UnpublishedName(value, known.nearest(value))
-    for value, text in dict.fromkeys(_compared(root)):
+    read, compared = _values_of(expression)
+    for value in read:
+        if not known.has(value):
+            yield UnpublishedName(value, known.nearest(value))
+    for value, text in compared:
         texts = known.texts.get(value)
         if texts is not None and text not in texts:
             yield UnpublishedText(value, text, closest_match(text, sorted(texts)) or "")
+
+
+@lru_cache(maxsize=SELECTORS_KEPT)
+def _values_of(
+    expression: str,
+) -> tuple[tuple[DeviceValue, ...], tuple[tuple[DeviceValue, str], ...]]:
+    """The values that a selector reads, and those that it compares with a text."""
+    compiled = compile_selector(expression)
+    if isinstance(compiled, CompileError):
+        return (), ()
+    root = inline(compiled.expression.checked.root)
+    columns = (each for each in columns_of(root) if len(each) == FULL_PATH and each[0] != HAS)
+    return tuple(DeviceValue(*each) for each in columns), tuple(dict.fromkeys(_compared(root)))
 
 
 def _compared(root: Node) -> Iterator[tuple[DeviceValue, str]]:
