@@ -29,13 +29,16 @@ from kai_py.embedded.documents import is_finished
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
+from kai_py.simulate.admission import (
+    complete_group,
+    complete_pod,
+    create_surroundings,
+    refused_objects,
+)
 from kai_py.simulate.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
-from kai_py.simulate.new_pods import complete_group, complete_pod, create_surroundings
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
-from kai_py.simulate.offline_budgets import complete_budgets
-from kai_py.simulate.refused_objects import refused_objects
-from kai_py.simulate.volume_binding import bind_claims
+from kai_py.simulate.offline_controllers import bind_claims, complete_budgets
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED_BY_NAME
 
 GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}

@@ -28,7 +28,7 @@ from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, 
 from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
-from kai_py.simulate.offline_budgets import BUDGET, spent_budget
+from kai_py.simulate.offline_controllers import BUDGET, spent_budget
 from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
     admitted_pod,

@@ -24,12 +24,13 @@ from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.cluster_layout import Bools, ClusterLayout, Ints
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.eligibility import SELECTION_CHECKS, DeviceCheck
-from kai_py.dra.explain.rejections import rejection_of, unmet_constraints
-from kai_py.dra.explain.selectors import (
+from kai_py.dra.explain.rejections import (
     ClosestDevice,
     DeviceRejectionCount,
     SelectedDevices,
+    rejection_of,
     select_devices,
+    unmet_constraints,
 )
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
 from kai_py.dra.eligibility import DeviceCheck
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis
-from kai_py.dra.explain.selectors import ClosestDevice, DeviceRejectionCount
+from kai_py.dra.explain.rejections import ClosestDevice, DeviceRejectionCount
 from kai_py.dra.parsed_claims import Option, claim_name
 
 MAX_CAUSES = 4
