@@ -12,10 +12,10 @@ from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
+from kai_py.simulate.changes import ApplySteps
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, account_of
 from kai_py.simulate.remedy_search import as_suggestion, create, patch, replace
-from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare
 
 SUSPENDED = "it has no pods: it is suspended (spec.suspend)"

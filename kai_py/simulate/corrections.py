@@ -12,8 +12,13 @@ from kai_py.api.problems import closest_match
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.storage import DEFAULT_CLASS
 from kai_py.observe.suggestion import Suggestion
-from kai_py.plan.explain.unresolved_names import NameKind, UnresolvedName, unresolved_names
-from kai_py.plan.explain.unresolved_objects import KINDS, nearest_object
+from kai_py.plan.explain.unresolved_names import (
+    KINDS,
+    NameKind,
+    UnresolvedName,
+    nearest_object,
+    unresolved_names,
+)
 from kai_py.simulate.capacity_remedies import (
     claim_objects,
     claim_requests,

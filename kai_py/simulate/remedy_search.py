@@ -11,9 +11,8 @@ from typing import Any
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Stage
-from kai_py.simulate.changes import SERVER_FIELDS, ChangeError
+from kai_py.simulate.changes import SERVER_FIELDS, ApplySteps, ChangeError
 from kai_py.simulate.objects import Document
-from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.what_if import (
     Comparison,
     LoadedCluster,

@@ -22,6 +22,7 @@ from kai_py.simulate.capacity_remedies import (
     reduce_requests,
     tolerated_devices,
 )
+from kai_py.simulate.changes import ApplySteps, combine_steps
 from kai_py.simulate.corrections import (
     correct_device_class,
     correct_names,
@@ -50,7 +51,6 @@ from kai_py.simulate.queue_remedies import (
 )
 from kai_py.simulate.remedy_search import RemedySearch
 from kai_py.simulate.selector_corrections import correct_device_names, correct_selectors
-from kai_py.simulate.steps import ApplySteps, combine_steps
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ import pytest
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
 from kai_py.simulate.advisor import explain_cluster
-from kai_py.simulate.steps import ApplySteps
+from kai_py.simulate.changes import ApplySteps
 from tests.simulate.clusters import job, queue, running, simulated, template
 
 pytestmark = pytest.mark.slow

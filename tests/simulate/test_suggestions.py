@@ -8,8 +8,8 @@ from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
 from kai_py.observe.suggestion import Verb
 from kai_py.plan.plan import Action, Eviction
+from kai_py.simulate.changes import ApplySteps
 from kai_py.simulate.remedy_search import as_suggestion
-from kai_py.simulate.steps import ApplySteps
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Comparison, LoadedCluster
 from tests.simulate.clusters import job, queue, running, simulated

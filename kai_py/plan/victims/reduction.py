@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from kai_py.plan.victims.allowed_steps import AllowedSteps
 from kai_py.plan.victims.count import shared_domains
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
@@ -24,7 +23,7 @@ from kai_py.plan.victims.minimise import (
     rows_by_domain,
 )
 from kai_py.plan.victims.relocate import place_again
-from kai_py.plan.victims.replica_steps import ReplicaSteps
+from kai_py.plan.victims.replica_steps import AllowedSteps, ReplicaSteps
 from kai_py.plan.victims.selection import VictimSelection
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.trials import TrialPlacements
