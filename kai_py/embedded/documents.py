@@ -44,6 +44,12 @@ def lookup(document: Any, path: str) -> Any:
     return value
 
 
+def set_default(document: Json, field: str, value: str | int) -> None:
+    """Set a field that is absent, null or empty: the same for a field that is no pointer in Go."""
+    if not document.get(field):
+        document[field] = value
+
+
 def name_of(document: Json) -> str:
     """The name of an object."""
     return str(document["metadata"]["name"])

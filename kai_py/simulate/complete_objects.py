@@ -35,6 +35,7 @@ from kai_py.simulate.admission import (
     create_surroundings,
     refused_objects,
 )
+from kai_py.simulate.claim_defaults import default_requests
 from kai_py.simulate.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
@@ -69,6 +70,7 @@ def complete_objects(
     refused = {each.object: each for each in refused_objects(found)}
     rejected += refused.values()
     found = {key: each for key, each in found.items() if str(key) not in refused}
+    default_requests(found)
     _complete_namespaces(found)
     _add_uids(found)
     absent = _add_owners(found)

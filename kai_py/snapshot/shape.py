@@ -261,7 +261,11 @@ def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
     sidecars = filter(is_sidecar, pod.spec.init_containers)
     return tuple(
         sorted(
-            (port.host_ip if port.host_ip != "0.0.0.0" else "", port.protocol, port.host_port)
+            (
+                port.host_ip if port.host_ip != "0.0.0.0" else "",
+                port.protocol or "TCP",
+                port.host_port,
+            )
             for container in (*pod.spec.containers, *sidecars)
             for port in container.ports
             if port.host_port

@@ -202,6 +202,17 @@ def test_pod_defaults(bare):
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
 
 
+def test_empty_texts_get_the_defaults_of_absent_ones(bare):
+    ports = [{"containerPort": 80, "hostPort": 80, "protocol": ""}]
+    containers = [{"name": "main", "image": "busybox", "ports": ports, "imagePullPolicy": ""}]
+    texts = {"restartPolicy": "", "schedulerName": "", "dnsPolicy": ""}
+    spec = bare.create(pod("a", containers=containers, **texts))["spec"]
+    given = (spec["restartPolicy"], spec["schedulerName"], spec["dnsPolicy"])
+    assert given == ("Always", "default-scheduler", "ClusterFirst")
+    assert spec["containers"][0]["imagePullPolicy"] == "Always"
+    assert spec["containers"][0]["ports"][0]["protocol"] == "TCP"
+
+
 def one_container(**resources):
     return {"containers": [{"name": "main", "image": "busybox:1", "resources": resources}]}
 

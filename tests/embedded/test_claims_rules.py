@@ -24,6 +24,8 @@ def test_defaults_of_requests(bare):
     spec = bare.create(claim("c"))["spec"]
     exactly = spec["devices"]["requests"][0]["exactly"]
     assert (exactly["allocationMode"], exactly["count"]) == ("ExactCount", 1)
+    empty = bare.create(claim("empty", allocationMode="", count=0))["spec"]["devices"]["requests"]
+    assert empty[0]["exactly"] == exactly
     whole = bare.create(claim("all", allocationMode="All"))["spec"]["devices"]["requests"][0]
     assert "count" not in whole["exactly"]
     inner = bare.create(claim_template("t"))["spec"]["spec"]["devices"]["requests"][0]
@@ -44,7 +46,7 @@ def spec_of(**devices):
             spec_of(requests=[{"name": "g", "exactly": {"count": 1}}]),
             "spec.devices.requests[0].exactly.deviceClassName",
         ),
-        (claim("c", count=0), "spec.devices.requests[0].exactly.count"),
+        (claim("c", count=-1), "spec.devices.requests[0].exactly.count"),
         (claim("c", allocationMode="All", count=2), "spec.devices.requests[0].exactly.count"),
         (claim("c", allocationMode="Some"), "spec.devices.requests[0].exactly.allocationMode"),
         (

@@ -99,13 +99,13 @@ def of_v1beta1(**request):
             "requests[0]: Invalid",
         ),
         (claim("c", {"name": "gpu"}), "requests[0]: Required"),
-        (claim("c", exactly(count=0)), "exactly.count"),
+        (claim("c", exactly(count=-1)), "exactly.count"),
         (claim("c", {"name": "gpu", "exactly": {"deviceClassName": ""}}), "deviceClassName"),
         (
             claim("c", exactly(capacity={"requests": {"memory": "much"}})),
             "capacity.requests[memory]",
         ),
-        (of_v1beta1(name="gpu", deviceClassName="any", count=0), "exactly.count"),
+        (of_v1beta1(name="gpu", deviceClassName="any", count=-1), "exactly.count"),
         (of_v1beta1(name="gpu"), "requests[0]: Required"),
     ],
 )
@@ -115,12 +115,25 @@ def test_a_claim_is_refused_with_the_words_of_the_api_server(made, field):
     assert field in refused(found)["ResourceClaim default/c"]
 
 
+ANY = {"deviceClassName": "any"}
+
+
 @pytest.mark.parametrize(
-    "made", [of_v1beta1(name="gpu", deviceClassName="any"), claim("c", exactly(selectors=None))]
+    "made",
+    [
+        of_v1beta1(name="gpu", deviceClassName="any"),
+        of_v1beta1(name="gpu", deviceClassName="any", allocationMode=None, count=0),
+        claim("c", exactly(selectors=None)),
+        claim("c", exactly(count=0)),
+        claim("c", exactly(allocationMode="", count=None)),
+        claim("c", {"name": "g", "firstAvailable": [{**ANY, "name": "s", "count": 0}]}),
+    ],
 )
 def test_a_claim_that_is_accepted_is_used(made):
     found = planned(made, asking())
     assert (placed_on(found), refused(found)) == ({"default/a": "n0"}, {})
+    [allocation] = found["placements"][0]["claims"].values()
+    assert len(allocation["devices"]["results"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ claim can be reserved. Limits and texts: k8s.io/kubernetes pkg/apis/resource/val
 
 from collections.abc import Iterable
 
-from kai_py.embedded.documents import Json
+from kai_py.embedded.documents import Json, set_default
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
@@ -41,11 +41,16 @@ def default_claim_spec(spec: Json) -> None:
     """Set the defaults of allocation modes, counts and toleration operators of all requests."""
     for request in (spec.get("devices") or {}).get("requests") or ():
         for device_request in _device_requests(request):
-            mode = device_request.setdefault("allocationMode", "ExactCount")
-            if mode == "ExactCount":
-                device_request.setdefault("count", 1)
-            for toleration in device_request.get("tolerations") or ():
-                toleration.setdefault("operator", "Equal")
+            default_device_request(device_request)
+
+
+def default_device_request(request: Json) -> None:
+    """Set the defaults of ``exactly``, or of an alternative."""
+    set_default(request, "allocationMode", "ExactCount")
+    if request["allocationMode"] == "ExactCount":
+        set_default(request, "count", 1)
+    for toleration in request.get("tolerations") or ():
+        set_default(toleration, "operator", "Equal")
 
 
 def validate_claim_spec(spec: Json, path: str) -> list[FieldError]:

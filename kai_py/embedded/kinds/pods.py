@@ -5,7 +5,7 @@ Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go and pkg/apis/core/validat
 
 import re
 
-from kai_py.embedded.documents import Json
+from kai_py.embedded.documents import Json, set_default
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
@@ -38,10 +38,10 @@ GATED_CONDITION = {
 
 def default_pod_spec(spec: Json) -> None:
     """Set the defaults of a pod spec, in a pod or in a template."""
-    spec.setdefault("restartPolicy", "Always")
+    set_default(spec, "restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("schedulerName", "default-scheduler")
+    set_default(spec, "dnsPolicy", "ClusterFirst")
+    set_default(spec, "schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
     for field in CONTAINER_LISTS:
         for container in spec.get(field) or ():
@@ -71,12 +71,12 @@ def validate_pod_spec(spec: Json, path: str) -> list[FieldError]:
 def _default_container(container: Json) -> None:
     image = container.get("image", "")
     pull = "Always" if image.endswith(":latest") or ":" not in image else "IfNotPresent"
-    container.setdefault("imagePullPolicy", pull)
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
+    set_default(container, "imagePullPolicy", pull)
+    set_default(container, "terminationMessagePath", "/dev/termination-log")
+    set_default(container, "terminationMessagePolicy", "File")
     container.setdefault("resources", {})
     for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
+        set_default(port, "protocol", "TCP")
 
 
 def _validate_container(container: Json, path: str) -> list[FieldError]:

@@ -6,7 +6,7 @@ k8s.io/kubernetes pkg/apis/{batch,apps}.
 
 from typing import Any
 
-from kai_py.embedded.documents import Json, lookup, name_of, uid_of
+from kai_py.embedded.documents import Json, lookup, name_of, set_default, uid_of
 from kai_py.embedded.errors import FieldError, invalid_value, not_implemented, required, unsupported
 from kai_py.embedded.kinds.pods import default_pod_spec, validate_pod_spec
 from kai_py.embedded.kinds.rules import KindRules
@@ -102,7 +102,7 @@ def _default_deployment(deployment: Json) -> None:
     _default_replicated(deployment)
     spec = deployment["spec"]
     strategy = spec.setdefault("strategy", {})
-    strategy.setdefault("type", "RollingUpdate")
+    set_default(strategy, "type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxSurge", "25%")
@@ -114,7 +114,7 @@ def _default_deployment(deployment: Json) -> None:
 def _default_stateful_set(stateful_set: Json) -> None:
     _default_replicated(stateful_set)
     spec = stateful_set["spec"]
-    spec.setdefault("podManagementPolicy", "OrderedReady")
+    set_default(spec, "podManagementPolicy", "OrderedReady")
     spec.setdefault("updateStrategy", {"type": "RollingUpdate"})
 
 

@@ -35,6 +35,10 @@ def test_other_protocols_and_addresses_do_not_collide():
     assert not placed(plan(old, listening("new", ip="0.0.0.0")))
 
 
+def test_no_protocol_is_that_of_tcp():
+    assert not placed(plan(listening("old", protocol="", node="n0"), listening("new")))
+
+
 def test_ports_of_init_containers_count_if_they_go_on_running():
     old, new = listening("old", node="n0"), listening("new")
     for restart_policy, started in (("", True), ("Always", False)):
