@@ -47,6 +47,7 @@ from kai_py.watch.kinds import WATCHED_BY_NAME
 from kai_py.watch.resource import Decode, Kind
 
 CLAIM_API = "resource.k8s.io/v1"
+POD = ("", "Pod")
 
 
 class OfflineCluster:
@@ -72,7 +73,8 @@ class OfflineCluster:
             for each in document["metadata"].get("ownerReferences") or ()
             if isinstance(each, dict)
         }
-        for key, document in documents.items():
+        # A pod is derived again when an object that it names comes in, so pods come last.
+        for key, document in sorted(documents.items(), key=lambda each: each[0][:2] == POD):
             if key[:2] in WATCHED_BY_NAME or document["metadata"]["uid"] in owners:
                 self._load(key, document)
 
@@ -96,7 +98,7 @@ class OfflineCluster:
         terminating = [
             key
             for key, document in self._documents.items()
-            if key[:2] == ("", "Pod") and document["metadata"].get("deletionTimestamp")
+            if key[:2] == POD and document["metadata"].get("deletionTimestamp")
         ]
         for key in terminating:
             self._remove_pod(key)
