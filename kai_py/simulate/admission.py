@@ -168,6 +168,8 @@ def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObj
     for key, document in found.items():
         if key[:2] not in VALIDATE and key[:2] not in CLAIMS:
             continue
+        if key.kind != "ResourceClaimTemplate" and document["metadata"].get("resourceVersion"):
+            continue
         try:
             errors = list(filter(_leaves_doubt, _errors(key, clone(document), found)))
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -188,14 +190,12 @@ def _leaves_doubt(error: FieldError) -> bool:
 def _errors(
     key: ObjectKey, document: Document, found: Mapping[ObjectKey, Document]
 ) -> list[FieldError]:
-    is_accepted = bool(document["metadata"].get("resourceVersion"))
     namespace = found.get(ObjectKey("", "Namespace", "", key.namespace))
     if key.kind == "ResourceClaimTemplate":
         template = {**document, "spec": document["spec"].get("spec") or {}}
         errors = _claim_errors(template, "spec.spec", namespace)
+        is_accepted = bool(document["metadata"].get("resourceVersion"))
         return [each for each in errors if each.path.endswith(".adminAccess") or not is_accepted]
-    if is_accepted:
-        return []
     if key.kind == "ResourceClaim":
         is_allocated = (document.get("status") or {}).get("allocation")
         return [] if is_allocated else _claim_errors(document, "spec", namespace)

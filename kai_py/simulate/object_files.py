@@ -21,12 +21,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kai_py.api.manifests import ManifestError, read_documents
-from kai_py.simulate.objects import Document, expanded, read_file
+from kai_py.simulate.objects import Document, expanded, is_name, object_problem, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Files that are read in a directory, in either case; one that is named may have any name."""
-
-KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 
 _SEPARATOR = re.compile(rb"^---(?:[ \t#].*)?\r?$", re.MULTILINE)
 _JSON = re.compile(r"\s*[{\[][\s{\[]*[\"}\]]")
@@ -196,7 +194,7 @@ def _collect(part: _Part, file: str, found: ObjectsInFiles, generated: "_Generat
             values += reversed([*named])
             continue
         value = generated.named(value)
-        problem = _problem(value)
+        problem = object_problem(value)
         if problem:
             found.rejected.append(RejectedObject(place, problem))
         else:
@@ -222,30 +220,6 @@ def _items(value: Any) -> list[Any] | None:
     return [names | item if isinstance(item, dict) else item for item in items]
 
 
-def _problem(value: Any) -> str:
-    """Why a value is no object of Kubernetes; empty if it is one."""
-    if not isinstance(value, dict):
-        return "is not a Kubernetes object"
-    for name in ("apiVersion", "kind"):
-        if not _is_name(value.get(name)):
-            return f"has no {name}"
-    kind, metadata = value["kind"], value.get("metadata")
-    if value["apiVersion"].startswith(KUSTOMIZE_GROUP):
-        return f"{kind} is read by kustomize alone: give what kubectl kustomize prints"
-    if kind.endswith("List") and "items" in value:
-        return f"items of {kind} is not a list"
-    if not isinstance(metadata, dict) or not _is_name(metadata.get("name")):
-        return f"{kind} has no {'metadata.name' if isinstance(metadata, dict) else 'metadata'}"
-    return next(
-        (
-            f"{kind} {metadata['name']}: metadata.{name} is not a {form}"
-            for name, (form, is_right) in _METADATA.items()
-            if metadata.get(name) and not is_right(metadata[name])
-        ),
-        "",
-    )
-
-
 class _GeneratedNames:
     """Names of objects that leave them to the API server, which adds five characters at random.
 
@@ -261,7 +235,7 @@ class _GeneratedNames:
         if not isinstance(metadata, dict) or metadata.get("name"):
             return value
         prefix = metadata.get("generateName")
-        if not isinstance(prefix, str) or not _is_name(prefix):
+        if not isinstance(prefix, str) or not is_name(prefix):
             return value
         text = json.dumps(value, sort_keys=True, default=str)
         suffix = hashlib.sha256(f"{self._seen[text]} {text}".encode()).hexdigest()[:5]
@@ -270,16 +244,3 @@ class _GeneratedNames:
 
 
 _LONGEST_PREFIX = 58
-
-
-def _is_name(value: Any) -> bool:
-    """A text that can be printed, so that a problem can name the object."""
-    return isinstance(value, str) and value != "" and value.isprintable()
-
-
-_METADATA: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "namespace": ("text", _is_name),
-    "uid": ("text", _is_name),
-    "ownerReferences": ("list", lambda value: isinstance(value, list)),
-}
-"""What is read of an object's metadata before its kind is known."""

@@ -29,6 +29,7 @@ MAX_BYTES = 1 << 30
 """Most that a file has or expands to; 100,000 pods of 7 KB have 0.7 GiB."""
 
 
+KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 SERVICE_ACCOUNT = "ServiceAccount"
 IDENTITY = ("name", "namespace", "uid")
 
@@ -185,6 +186,43 @@ def expanded(content: bytes) -> bytes:
     return b"".join(parts)
 
 
+def object_problem(value: Any) -> str:
+    """Why a value is no object of Kubernetes; empty if it is one."""
+    if not isinstance(value, dict):
+        return "is not a Kubernetes object"
+    for name in ("apiVersion", "kind"):
+        if not is_name(value.get(name)):
+            return f"has no {name}"
+    kind, metadata = value["kind"], value.get("metadata")
+    if value["apiVersion"].startswith(KUSTOMIZE_GROUP):
+        return f"{kind} is read by kustomize alone: give what kubectl kustomize prints"
+    if kind.endswith("List") and "items" in value:
+        return f"items of {kind} is not a list"
+    if not isinstance(metadata, dict) or not is_name(metadata.get("name")):
+        return f"{kind} has no {'metadata.name' if isinstance(metadata, dict) else 'metadata'}"
+    return next(
+        (
+            f"{kind} {metadata['name']}: metadata.{name} is not a {form}"
+            for name, (form, is_right) in _METADATA.items()
+            if metadata.get(name) and not is_right(metadata[name])
+        ),
+        "",
+    )
+
+
+def is_name(value: Any) -> bool:
+    """A text that can be printed, so that a problem can name the object."""
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
+_METADATA: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "namespace": ("text", is_name),
+    "uid": ("text", is_name),
+    "ownerReferences": ("list", lambda value: isinstance(value, list)),
+}
+"""What is read of an object's metadata before its kind is known."""
+
+
 def load_objects(path: Path) -> Sequence[Document]:
     """Read a file written by ``write_objects``; raises ObjectsError."""
     try:
@@ -196,7 +234,7 @@ def load_objects(path: Path) -> Sequence[Document]:
     except ValueError as error:
         raise ObjectsError(f"{path}: is not a snapshot of a cluster: {error}") from None
     for number, document in enumerate(documents):
-        name = isinstance(document.get("metadata"), dict) and document["metadata"].get("name")
-        if not (name and document.get("kind") and document.get("apiVersion")):
-            raise ObjectsError(f"{path}: items[{number}] has no apiVersion, kind or name")
+        problem = object_problem(document)
+        if problem:
+            raise ObjectsError(f"{path}: items[{number}] {problem}")
     return documents

@@ -147,6 +147,32 @@ def test_what_is_no_snapshot_is_told(tmp_path, content):
         load_objects(tmp_path / "file")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("apiVersion", True, r"items\[1\] has no apiVersion"),
+        ("kind", ["Pod"], r"items\[1\] has no kind"),
+        ("metadata", "a", r"items\[1\] Pod has no metadata"),
+        ("metadata", {"name": 7}, r"items\[1\] Pod has no metadata.name"),
+        ("metadata", {"name": "a", "namespace": {}}, None),
+        ("metadata", {"name": "a", "namespace": 7}, r"items\[1\] Pod a: metadata.namespace is not"),
+        (
+            "metadata",
+            {"name": "a", "ownerReferences": "b"},
+            "metadata.ownerReferences is not a list",
+        ),
+    ],
+)
+def test_an_object_without_a_usable_name_is_told(tmp_path, field, value, problem):
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    write_objects(tmp_path / "file", [made, {**made, field: value}])
+    if problem is None:
+        load_objects(tmp_path / "file")
+        return
+    with pytest.raises(ObjectsError, match=problem):
+        load_objects(tmp_path / "file")
+
+
 def test_no_kind_is_left_out_because_its_server_does_not_answer():
     server = ClusterServer(CLAIMS.format("v1"))
     assert asyncio.run(read_objects(Client(server))) == []
