@@ -99,8 +99,6 @@ class SimulatedCluster:
         store = self.embedded.store
         loaded = dict[tuple[str, str, str], tuple[str, Document]]()
         for document in self._completed(documents):
-            if document["kind"] == "Pod" and is_finished(document):
-                continue
             storage = _storage_of(document)
             present = store.get(storage, *_key(document))
             if present is not None:
@@ -119,14 +117,15 @@ class SimulatedCluster:
             store.insert(storage, dict(document))
 
     def _completed(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """The objects among ``documents``, with the halves and defaults of their kinds."""
+        """The unfinished objects among ``documents``, with the halves and defaults of kinds."""
         served = {(each.api_version, each.kind): each for each in self.embedded.registry}
         for document in documents:
             resource = served.get((document.get("apiVersion", ""), document.get("kind", "")))
             try:
                 made = completed(document, resource)
                 msgspec.convert(made, Envelope)
-                yield made
+                if document["kind"] != "Pod" or not is_finished(made):
+                    yield made
             except (LookupError, TypeError, AttributeError, ValueError) as error:
                 name = shortened(str(document.get("metadata")))
                 log.warning("%s %s is left out: %r", document.get("kind"), name, error)

@@ -104,3 +104,9 @@ def test_a_waiting_job_may_have_half_a_template(documents, template):
         if each["metadata"]["name"] == "waits":
             each["spec"]["template"] = template
     ask(halved)
+
+
+@pytest.mark.parametrize("status", ["Running", 7, ["Running"]])
+def test_a_pod_whose_status_is_no_object_is_left_out(documents, status):
+    pod = next(each for each in documents if each["kind"] == "Pod")
+    ask([{**each, "status": status} if each is pod else each for each in documents])
