@@ -8,7 +8,7 @@ pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004
 from collections.abc import Iterator, Mapping, Set
 
 from kai_py.api.printable import first_of
-from kai_py.api.records.core import Pod, PodResourceClaim
+from kai_py.api.records.core import NodeSelector, Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimConsumerReference
 from kai_py.audit.finding import (
     AuditedCluster,
@@ -20,13 +20,15 @@ from kai_py.audit.finding import (
     is_unfinished,
     name_of,
 )
+from kai_py.snapshot.label_selector import requirement_matches
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 
 PODS = "pods"
+ELSEWHERE = "has devices of another node"
 
 
 def pods_without_claims(cluster: AuditedCluster) -> Steps:
-    """Running pods one of whose claims is missing, not allocated, or not reserved for them."""
+    """Running pods with a claim that is missing, not allocated, not reserved, or elsewhere."""
     claims = {(each.metadata.namespace, each.metadata.name): each for each in cluster.claims}
     for pod in cluster.pods:
         if not _needs_claims(cluster, pod):
@@ -113,11 +115,22 @@ def _fault(pod: Pod, claim: ResourceClaim | None, entry: str) -> str:
     if claim is None:
         return f"the claim for {entry} does not exist"
     text = f"claim {name_of(claim.metadata.namespace, claim.metadata.name)}"
-    if claim.status.allocation is None:
+    allocation = claim.status.allocation
+    if allocation is None:
         return f"{text} is not allocated"
+    if allocation.node_selector is not None and _is_elsewhere(pod, allocation.node_selector):
+        return f"{text} {ELSEWHERE}"
     if any(_is_user(pod, each) for each in claim.status.reserved_for):
         return ""
     return f"{text} is not reserved for it"
+
+
+def _is_elsewhere(pod: Pod, selector: NodeSelector) -> bool:
+    """Whether devices of a node are those of another; labels of nodes may have changed since."""
+    terms, node = selector.node_selector_terms, pod.spec.node_name
+    return bool(terms) and not any(
+        all(requirement_matches(each, node) for each in term.match_fields) for term in terms
+    )
 
 
 def _is_user(pod: Pod, user: ResourceClaimConsumerReference) -> bool:
@@ -132,11 +145,13 @@ def _pod_finding(pod: Pod, faults: list[tuple[str, str]]) -> AuditFinding:
     meta = pod.metadata
     claims = [f"ResourceClaim {name_of(meta.namespace, name)}" for name, _ in faults if name]
     texts = first_of([text for _, text in faults])
+    is_elsewhere = all(text.endswith(ELSEWHERE) for _, text in faults)
+    harm = "it cannot use them" if is_elsewhere else "its devices may be given to another pod"
     return AuditFinding(
         FindingKind.POD_WITHOUT_CLAIM,
         (f"Pod {name_of(meta.namespace, meta.name)}", *claims),
         f"pod {name_of(meta.namespace, meta.name)} is on node {pod.spec.node_name}, but {texts}: "
-        "its devices may be given to another pod",
+        f"{harm}",
     )
 
 

@@ -62,6 +62,28 @@ def test_a_running_pod_whose_claim_is_not_its_own(claims, said):
     assert said in finding.message
 
 
+def allocated_for(*terms):
+    """The claim of pod a, with a selector of these terms."""
+    made = claim("c", result("gpu-0"), users=["a"])
+    made["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": list(terms)}
+    return made
+
+
+def on_nodes(*names):
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": list(names)}]}
+
+
+def test_a_running_pod_whose_devices_are_those_of_another_node():
+    (finding,) = found(pod("a", claims=["c"]), allocated_for(on_nodes("node-b")))
+    assert finding.message == (
+        "pod default/a is on node node-a, but claim default/c has devices of another node: it "
+        "cannot use them"
+    )
+    assert found(pod("a", claims=["c"]), allocated_for(on_nodes("node-b", "node-a"))) == []
+    rack = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r"]}]}
+    assert found(pod("a", claims=["c"]), allocated_for(on_nodes("node-b"), rack)) == []
+
+
 def test_a_pod_of_another_scheduler_counts_once_it_runs():
     objects = pod("a", claims=["c"], scheduler="default-scheduler"), claim("c")
     assert kinds(*objects) == ["pod-without-claim"]
