@@ -11,7 +11,7 @@ import kai_py.scheduler
 from kai_py.api.crd import crds
 from kai_py.audit import finding
 from kai_py.config import Configuration, LeaderElectionConfig
-from kai_py.embedded import streaming
+from kai_py.embedded import http
 from kai_py.embedded.cluster import EmbeddedCluster
 from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe import auditor
@@ -334,7 +334,7 @@ async def test_the_auditor_looks_at_the_cluster_beside_the_cycles(cluster, monke
     monkeypatch.setattr(finding, "CONFIRM_SECONDS", 0.0)
     monkeypatch.setattr(auditor, "INTERVAL", 0.1)
     # A finding counts once every kind has shown the versions of all others, by a bookmark at last.
-    monkeypatch.setattr(streaming, "BOOKMARK_SECONDS", 0.5)
+    monkeypatch.setattr(http, "BOOKMARK_SECONDS", 0.5)
     async with scheduling(cluster) as scheduler:
         submit(cluster, "fits", 8)
         await until(lambda: bound(cluster, "fits") == 8)
