@@ -3,10 +3,9 @@
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Toleration
 from kai_py.api.records.node import Taint
-from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 
 
-def covers(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
+def covers(toleration: Toleration, taint: Taint) -> bool:
     """Whether a taint is tolerated, for however short a time; no operator means Equal.
 
     Gt and Lt compare the taint's value, as a number, with the toleration's (KEP-5471).
@@ -25,7 +24,7 @@ def covers(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def taint_text(taint: Taint | DeviceTaint) -> str:
+def taint_text(taint: Taint) -> str:
     """The taint as kubectl writes it: ``key=value:effect``."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"

@@ -9,7 +9,8 @@ from datetime import datetime
 
 import msgspec
 
-from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta
+from kai_py.api.records.core import Condition, NodeSelector, ObjectMeta, Toleration
+from kai_py.api.records.node import Taint
 from kai_py.api.records.record import QuantityText, Record
 
 MAX_RESULTS_PER_CLAIM = 32
@@ -77,22 +78,12 @@ class DeviceCounterConsumption(Record, frozen=True, omit_defaults=True):
     compatibility_groups: tuple[str, ...] = ()
 
 
-class DeviceTaint(Record, frozen=True, omit_defaults=True):
+class DeviceTaint(Taint, frozen=True, omit_defaults=True):
     """A taint on a device; effects other than NoSchedule and NoExecute do not matter."""
 
-    key: str = ""
-    value: str = ""
-    effect: str = ""
 
-
-class DeviceToleration(Record, frozen=True, omit_defaults=True):
+class DeviceToleration(Toleration, frozen=True, omit_defaults=True):
     """A toleration of device taints; an empty key or effect matches every key or effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class NodeAllocatableResourceMapping(Record, frozen=True, omit_defaults=True):

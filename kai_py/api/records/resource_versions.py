@@ -16,17 +16,13 @@ from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.record import Record
 from kai_py.api.records.resource import (
     AllocationResult,
-    CapacityRequirements,
     CounterSet,
-    DerivedAttribute,
     Device,
     DeviceClaim,
     DeviceClaimConfiguration,
     DeviceConstraint,
     DeviceRequest,
-    DeviceSelector,
     DeviceSubRequest,
-    DeviceToleration,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
@@ -66,16 +62,8 @@ class _FlatSlice(Record, frozen=True):
     spec: _FlatSliceSpec = _FlatSliceSpec()
 
 
-class _FlatRequest(Record, frozen=True):
+class _FlatRequest(ExactDeviceRequest, frozen=True):
     name: str = ""
-    device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
-    allocation_mode: str = "ExactCount"
-    count: int = 1
-    admin_access: bool = False
-    tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: CapacityRequirements = CapacityRequirements()
-    derived_attributes: tuple[DerivedAttribute, ...] = ()
     first_available: tuple[DeviceSubRequest, ...] = ()
 
 

@@ -65,25 +65,34 @@ class Picks(Protocol):
 
 
 @dataclass(slots=True)
-class ResourcePicks:
-    """Picks by the running fit of the shape."""
+class _AheadPicks:
+    """Picks found ahead, for pods that only take resources of nodes."""
 
     fits: ShapeFits
     attempt: Attempt
     shape: Shape
     node_set: NodeSet
+    resources_only: ClassVar[bool] = True
+
+    def close(self, row: int) -> None:
+        """Never needed: all pods that are picked for a node fit there."""
+
+    def _static(self) -> StaticFit:
+        return self.fits.static_fit(self.attempt.statement, self.shape, self.attempt.capacity)
+
+
+@dataclass(slots=True)
+class ResourcePicks(_AheadPicks):
+    """Picks by the running fit of the shape."""
+
     running: RunningFit
     strategy: FillStrategy
-    resources_only: ClassVar[bool] = True
 
     def choose(self, left: int) -> Selection:
         """Picks for all pods, in one fill."""
         self.running.refresh()
         chunks = fill(left, self._replicas(), self._ranks(), self.running.slack, self.strategy)
         return Selection(chunks, sum(n for _, n in chunks) == left)
-
-    def close(self, row: int) -> None:
-        """Never needed: all pods that are picked for a node fit there."""
 
     def shortage(self) -> tuple[StaticFit, Ints]:
         """As in ``Picks``."""
@@ -102,9 +111,6 @@ class ResourcePicks:
         if capacity is Capacity.FUTURE_IDLE:
             preferences[IDLE] = idle_of(ranks)
         return rank_nodes(preferences, len(ranks))
-
-    def _static(self) -> StaticFit:
-        return self.fits.static_fit(self.attempt.statement, self.shape, self.attempt.capacity)
 
 
 class CountedPicks:
@@ -173,15 +179,10 @@ class CountedPicks:
 
 
 @dataclass(slots=True)
-class ScoredPicks:
+class ScoredPicks(_AheadPicks):
     """Picks by scores that are computed ahead, for pods that only take resources of nodes."""
 
-    fits: ShapeFits
-    attempt: Attempt
-    shape: Shape
-    node_set: NodeSet
     nodes: ScoredNodes
-    resources_only: ClassVar[bool] = True
 
     def choose(self, left: int) -> Selection:
         """Picks for all pods, one by one."""
@@ -192,17 +193,11 @@ class ScoredPicks:
         rows = ScoredFit(self.nodes, self.shape, mask, ranks).next_rows(left)
         return Selection([(row, 1) for row in rows], len(rows) == left)
 
-    def close(self, row: int) -> None:
-        """Never needed: all pods that are picked for a node fit there."""
-
     def shortage(self) -> tuple[StaticFit, Ints]:
         """As in ``Picks``."""
         statement, capacity = self.attempt.statement, self.attempt.capacity
         replicas = self.fits.replicas(statement, self.shape, self.node_set.mask, 1, capacity)
         return self._static(), replicas
-
-    def _static(self) -> StaticFit:
-        return self.fits.static_fit(self.attempt.statement, self.shape, self.attempt.capacity)
 
 
 class SinglePicks:
