@@ -29,7 +29,7 @@ Activation = Mapping[str, Value]
 
 
 class Frame:
-    """One evaluation in progress; ``work``: what its cost does not count (``nested_work``)."""
+    """One evaluation in progress; ``work``: what its cost does not count (``actual_cost``)."""
 
     __slots__ = ("activation", "cost", "slots", "work")
 

@@ -2,7 +2,7 @@
 
 The limit bounds the calls under way at once. Bindings and claims share one; statuses and events
 have limits of their own, so that reporting never delays scheduling. Calls that hang because of one
-namespace leave some of it for the others (``commit.call_limit``).
+namespace leave some of it for the others.
 
 A limit of calls under way that the namespaces share, so that one of them cannot take all of it.
 

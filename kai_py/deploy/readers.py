@@ -2,7 +2,7 @@
 
 ``view`` (and with it ``edit`` and ``admin``) comes to include the scheduler's own kinds. All users
 whom the API server knows may reach the Service through its proxy: the scheduler answers with what
-the rights of each allow (``observe.tenant_reader``), and metrics only to those who may get them. A
+the rights of each allow (``observe.http_access``), and metrics only to those who may get them. A
 role to read the whole cluster, as the commands do by themselves, is there to be bound.
 """
 

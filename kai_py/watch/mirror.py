@@ -9,7 +9,7 @@ waited for. A kind that was read before keeps its objects when it is refused, an
 Listeners are called synchronously, in the order in which changes were received (per kind), in the
 event loop that runs the mirror. After the first sync the mirrored objects are moved out of the
 garbage collector's sight: they are frozen and acyclic, and walking them would only cost time. From
-then on, the process keeps memory that it has freed (``freed_memory``).
+then on, the process keeps memory that it has freed (``machine``).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Pods placed on idle capacity start, gang by gang; pods placed on future idle capacity are nominated.
 Victims are evicted or relocated (``evictions``). Every gang with pods left over is listed with its
-reason (``unplaced``), and every queue with its shares (``queue_shares``).
+reason (``list_unplaced``), and every queue with its shares (``queue_shares``).
 
 The shares of every queue, as a plan reports them.
 

@@ -4,7 +4,7 @@ Units that are not needed are dropped, the last candidates first. If the minMemb
 with elastic pods is still among them, the gang's pods are considered one by one: evicting as many
 pods as it has elastic ones may suffice. If the strategy has other candidates, sets proposed from
 these compete (``minimise``), and the set with the lowest eviction cost is taken. If the set is
-refused, another one is composed with what queues may lose in mind (``allowed_steps``).
+refused, another one is composed with what queues may lose in mind (``replica_steps``).
 """
 
 import math

@@ -8,7 +8,7 @@
         evict the set, place the request, and relocate every victim that fits elsewhere
         ask the strategy whether the victims that fit nowhere, the lost ones, may be evicted; the
             first that may not be is excluded from the candidates, and at the first time a set is
-            tried that was composed of what queues may lose together (``allowed_steps``)
+            tried that was composed of what queues may lose together (``replica_steps``)
     if every set was refused:
         try the first refused sets once more, each with one helper: a further unit whose eviction
         lets the refused one be relocated

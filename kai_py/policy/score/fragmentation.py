@@ -6,9 +6,9 @@ Of a node n with free CPU c and free GPU parts R_g the shape m of the target wor
              sum of all R_g                             if it doesn't, or asks for no GPU
     F_n    = sum over M of p_m F_n(m)                   p: share of all pods
 
-Fragmentation gradient descent (FGD) places a pod where F grows least; see ``growth``. Measure and
-strategy are those of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), memory is left out
-as there. O(nodes x shapes).
+Fragmentation gradient descent (FGD) places a pod where F grows least: the score by growth. Measure
+and strategy are those of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), memory is left
+out as there. O(nodes x shapes).
 
 ``fragmented_gpus``: the GPUs of a cluster that are free but useless to pods like the running and
 pending ones.
