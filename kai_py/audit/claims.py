@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Set
 from kai_py.api.printable import first_of
 from kai_py.api.records.core import NodeSelector, Pod, PodResourceClaim
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimConsumerReference
+from kai_py.api.selectors import requirement_matches
 from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,
@@ -20,7 +21,6 @@ from kai_py.audit.finding import (
     is_unfinished,
     name_of,
 )
-from kai_py.snapshot.label_selector import requirement_matches
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 
 PODS = "pods"

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kai_py.api.records.pool_status import ReportedPool, ResourcePoolStatusRequest
+from kai_py.api.records.resource_admin import ReportedPool, ResourcePoolStatusRequest
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.options import takes_groups

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceTaint, ResourceSlice
+from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.dra.features import ALL_FEATURES, AllocationStrategy, Features
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault

@@ -15,9 +15,9 @@ from functools import cached_property, lru_cache
 from kai_py.api.numbers import parse_int64
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import Device, DeviceAttribute, DeviceTaint, ResourceSlice
+from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.api.selectors import can_be_parsed, requirement_matches
 from kai_py.dra.capacity import ParsedCapacity, parse_capacity
 from kai_py.dra.identity import DeviceID, PoolID

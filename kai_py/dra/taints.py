@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import DeviceClass, DeviceSelector, DeviceTaint, DeviceToleration
+from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.api.taints import covers
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError

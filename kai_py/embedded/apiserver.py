@@ -27,7 +27,7 @@ from kai_py.embedded.errors import (
     required,
 )
 from kai_py.embedded.object_validation import check_field_types
-from kai_py.embedded.patches.apply import AppliedFields
+from kai_py.embedded.patches import AppliedFields
 from kai_py.embedded.resources import CLAIMS, NAMESPACES, Registry, ServedResource
 from kai_py.embedded.store import Store
 from kai_py.watch.wire import without_nulls

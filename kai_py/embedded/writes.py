@@ -20,8 +20,7 @@ from kai_py.embedded.errors import (
     unsupported_media_type,
 )
 from kai_py.embedded.listing import Lister
-from kai_py.embedded.patches.json import apply_json_patch, apply_merge_patch
-from kai_py.embedded.patches.strategic import apply_strategic_patch
+from kai_py.embedded.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from kai_py.embedded.routing import Target, is_set
 
 JSON_PATCH = "application/json-patch+json"

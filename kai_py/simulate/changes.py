@@ -16,7 +16,7 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import name_of, namespace_of
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.in_process import InProcessCluster
-from kai_py.embedded.patches.json import apply_merge_patch
+from kai_py.embedded.patches import apply_merge_patch
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.policy.fit import UNSCHEDULABLE

@@ -18,13 +18,13 @@ from typing import TypeVar
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.device_taint_rule import (
+from kai_py.api.records.policy import PriorityClass
+from kai_py.api.records.resource import DeviceClass, DeviceTaint, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource_admin import (
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from kai_py.api.records.policy import PriorityClass
-from kai_py.api.records.resource import DeviceClass, DeviceTaint, ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.times import lies_ahead
 from kai_py.grouping.owner_chain import OwnerObject

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import (
     AllocationResult,
     DeviceClass,
@@ -17,6 +16,7 @@ from kai_py.api.records.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member

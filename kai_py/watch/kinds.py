@@ -14,13 +14,11 @@ import msgspec
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
 from kai_py.api.records.decoding import interned, record_decoder
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.job import Job, job_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node import Node, NodeResourceTopology
 from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
-from kai_py.api.records.pool_status import ResourcePoolStatusRequest
 from kai_py.api.records.record import Record
 from kai_py.api.records.resource import (
     DeviceClass,
@@ -28,6 +26,7 @@ from kai_py.api.records.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from kai_py.api.records.resource_admin import DeviceTaintRule, ResourcePoolStatusRequest
 from kai_py.api.records.resource_versions import PREFERRED_VERSIONS, decoder
 from kai_py.api.records.storage import (
     CSIDriver,

@@ -18,7 +18,7 @@ from kai_py.commit.statuses.kai_pod_group import (
 from kai_py.commit.statuses.pod import differs, pending_statuses, pod_status_patch
 from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
-from kai_py.embedded.patches.json import apply_merge_patch
+from kai_py.embedded.patches import apply_merge_patch
 from kai_py.grouping.gang import Owner
 from tests.support.records import replace
 from tests.support.scenario import START, cluster, job, job_with_pods, node, pod, queue

@@ -16,7 +16,7 @@ from kai_py.commit.statuses.queue import (
     queue_reports,
     queue_status_patch,
 )
-from kai_py.embedded.patches.json import apply_merge_patch
+from kai_py.embedded.patches import apply_merge_patch
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.tables.queue_objects import queue_info
 from kai_py.snapshot.tables.queues import EvictionRecord, UsageRecord

@@ -5,8 +5,8 @@ The holder of each device, and what a new claim would find.
 
 import pytest
 
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import ResourceSlice
+from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.cli.devices import Grouping, count_rows, tree_rows
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.device_list import DeviceStatus

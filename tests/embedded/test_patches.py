@@ -4,9 +4,12 @@ from hypothesis import strategies as st
 
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.patches.apply import AppliedFields
-from kai_py.embedded.patches.json import apply_json_patch, apply_merge_patch
-from kai_py.embedded.patches.strategic import apply_strategic_patch
+from kai_py.embedded.patches import (
+    AppliedFields,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+)
 
 
 @pytest.mark.parametrize(  # the table of RFC 7396, appendix A

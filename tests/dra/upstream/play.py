@@ -20,13 +20,13 @@ import msgspec
 from msgspec.structs import replace
 
 from kai_py.api.records.core import PodExtendedResourceClaimStatus, PodResourceClaimStatus
-from kai_py.api.records.device_taint_rule import DeviceTaintRule
 from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceSlice,
 )
+from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.watch import kinds
 from tests.cluster.conformance import both_schedulers as documents
 from tests.cluster.conformance.both_schedulers import OURS, Case

@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import ContainerStatus, ObjectMeta, ResourceHealth, ResourceStatus
-from kai_py.api.records.device_taint_rule import (
+from kai_py.api.records.resource import DeviceTaint, DeviceToleration
+from kai_py.api.records.resource_admin import (
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.relevance import affects_plan
 from tests.support.records import from_json
 from tests.support.scenario import (

@@ -1,1 +1,0 @@
-"""Patch formats of the API, one file each, chosen by content type."""
