@@ -39,17 +39,20 @@ from kai_py.deploy.parts import (
 from kai_py.deploy.permissions import (
     Right,
     cluster_grants,
+    cluster_reader_grants,
     cluster_rules,
     gpu_sharing_grants,
     lease_grants,
     lease_rules,
+    proxy_grants,
+    reader_objects,
     reservation_grants,
+    view_grants,
     webhook_cluster_grants,
     webhook_grants,
     with_reasons,
 )
 from kai_py.deploy.policies import admission_policies
-from kai_py.deploy.readers import cluster_reader_grants, proxy_grants, reader_objects, view_grants
 from kai_py.deploy.webhook import webhook_objects
 
 NAME = "kai-py"

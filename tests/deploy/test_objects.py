@@ -10,8 +10,12 @@ from kai_py.api.gpu_share import RESERVATION
 from kai_py.cli import main
 from kai_py.config import parse_configuration
 from kai_py.deploy.objects import SHARING
-from kai_py.deploy.permissions import cluster_rules, webhook_cluster_grants, webhook_grants
-from kai_py.deploy.readers import reader_objects
+from kai_py.deploy.permissions import (
+    cluster_rules,
+    reader_objects,
+    webhook_cluster_grants,
+    webhook_grants,
+)
 from kai_py.watch.kinds import WATCHED
 from tests.support import yaml_text
 from tests.support.repository import ROOT

@@ -11,7 +11,7 @@ from kai_py.cli import main
 from kai_py.cli.connection import cluster_client
 from kai_py.cli.errors import CommandError
 from kai_py.deploy.parts import labels_of
-from kai_py.deploy.readers import reader_objects
+from kai_py.deploy.permissions import reader_objects
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess, reader_finder
 from kai_py.observe.token_review import TokenReviews
