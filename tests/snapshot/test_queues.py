@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from kai_py.snapshot.tables.queue_checks import MAX_DEPTH, MAX_WEIGHT
 from kai_py.snapshot.tables.queue_tree import build_queue_table
-from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, inherited
+from kai_py.snapshot.tables.queues import (
+    DeviceLimit,
+    QueueFault,
+    QueueInfo,
+    QueueInfos,
+    inherited,
+)
 
 RESOURCES = ("cpu", "gpu")
 
@@ -195,3 +201,23 @@ def test_absurd_weights_and_priorities_are_cut_and_told():
         ("a", QueueFault.INVALID_AMOUNT),
         ("b", QueueFault.INVALID_AMOUNT),
     ]
+
+
+def test_device_limits_are_read_again_only_where_those_of_a_queue_changed():
+    """They are those of all queues: reading them for each of thousands takes long."""
+    limit = DeviceLimit(attribute="product", values=("H100",))
+    told: list[list[DeviceLimit]] = []
+    table = QueueInfos(lambda each: each, None, lambda limits: told.append(list(limits)))
+    plain = QueueInfo(name="plain")
+    counting = QueueInfo(name="counting", device_limits=(limit,))
+    table.apply("queues", None, plain)
+    table.apply("queues", plain, replace(plain, priority=7))
+    assert told == []
+    table.apply("queues", None, counting)
+    table.apply("queues", counting, replace(counting, priority=7))
+    assert told == [[limit]]
+    table.apply("queues", counting, replace(counting, device_limits=()))
+    assert told == [[limit], []]
+    table.apply("queues", None, counting)
+    table.apply("queues", counting, None)
+    assert told == [[limit], [], [limit], []]

@@ -229,12 +229,15 @@ class QueueInfos:
 
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a Queue of the collection ``kind``."""
+        before = after = None
         if old is not None:
-            self._queues.pop((self._queue_info(old).name, kind), None)
+            before = self._queues.pop((self._queue_info(old).name, kind), None)
         if new is not None:
-            spec = self._queue_info(new)
-            self._queues[spec.name, kind] = spec
-        self._set_limits(self.device_limits())
+            after = self._queue_info(new)
+            before = self._queues.get((after.name, kind), before)
+            self._queues[after.name, kind] = after
+        if (before.device_limits if before else ()) != (after.device_limits if after else ()):
+            self._set_limits(self.device_limits())
 
     def specs(self) -> tuple[QueueInfo, ...]:
         """All queues, in an order that does not depend on when they were read."""
