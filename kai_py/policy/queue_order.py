@@ -139,8 +139,7 @@ class QueueOrder:
         self._sign = -1 if reverse else 1
         self._compares_all = rules.compared_resources is ComparedResources.ALL
         self._bounds = usage.bounds_by_queue
-        tie_breakers = np.vstack((usage.allocatable, queues.creation_order))
-        self._tie_breakers: list[list[float]] = tie_breakers.T.tolist()
+        self._tie_breakers = usage.tie_breakers_by_queue
         self._priority = (-queues.priority).tolist()
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}

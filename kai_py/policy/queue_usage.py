@@ -67,6 +67,13 @@ class QueueUsage:
         by_queue: list[list[list[float]]] = columns.transpose(1, 0, 2).tolist()
         return by_queue
 
+    @cached_property
+    def tie_breakers_by_queue(self) -> list[list[float]]:
+        """By queue, what is allocatable, resource by resource, and its place by creation."""
+        columns = np.vstack((self.allocatable, self.queues.creation_order))
+        by_queue: list[list[float]] = columns.T.tolist()
+        return by_queue
+
     def with_owed(self, owed: Floats, owed_non_preemptible: Floats) -> "QueueUsage":
         """The same usage with other amounts owed, (resources, queues) each."""
         return replace(self, owed=owed, owed_non_preemptible=owed_non_preemptible)
