@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.options import ConfigFile, configuration_from
 from kai_py.config import Configuration
 from kai_py.watch.client import Client
 from kai_py.watch.credentials import find_credentials

@@ -20,7 +20,7 @@ from kai_py.api.times import DurationError, parse_duration
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode, UnreachableError
 from kai_py.cli.naming import context_namespace
-from kai_py.cli.output import ReportFile, say, say_sentence, write_report
+from kai_py.cli.output import ReportFile, say, write_report
 from kai_py.cli.scheduler_http import (
     DEFAULT_SERVICE,
     DEFAULT_URL,
@@ -31,6 +31,7 @@ from kai_py.cli.scheduler_http import (
     TokenFile,
     decoded,
 )
+from kai_py.cli.sentences import say_sentence
 from kai_py.observe.decision_log import Decision
 from kai_py.report.decisions_page import decisions_page
 

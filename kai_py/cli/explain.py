@@ -34,7 +34,6 @@ from kai_py.cli.output import (
     print_document,
     progress,
     say,
-    say_sentence,
 )
 from kai_py.cli.reading import SavedCluster, cluster_objects
 from kai_py.cli.scheduler_http import (
@@ -45,6 +44,7 @@ from kai_py.cli.scheduler_http import (
     decoded,
     read_or_ask,
 )
+from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation

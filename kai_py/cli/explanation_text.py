@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import typer
 
-from kai_py.cli.output import count_of, print_table, say, say_sentence
+from kai_py.cli.output import count_of, print_table, say
+from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel

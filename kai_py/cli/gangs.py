@@ -22,15 +22,14 @@ from kai_py.cli.output import (
     OutputOptions,
     check_known,
     count_of,
-    folded,
     not_found,
     print_document,
     print_table,
     say,
-    terminal_width,
 )
 from kai_py.cli.reading import WATCH_SECONDS, plan_cluster, watch_cluster
 from kai_py.cli.scheduler_http import SchedulerAddress, SchedulerOptions, ask_list, read_or_ask
+from kai_py.cli.sentences import folded, terminal_width
 from kai_py.config import Configuration
 from kai_py.grouping.gang import TopologyConstraint
 from kai_py.observe.explanation import DELETED, RUNNING, STARTING

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from kai_py.api.choices import Profile
+from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.errors import CommandError
-from kai_py.cli.options import configuration_from, takes_groups, with_options
+from kai_py.cli.options import takes_groups
 from kai_py.deploy.chart import chart
 from kai_py.deploy.objects import Installation, manifests, text_of_manifest
 from kai_py.deploy.parts import IMAGE_NAME

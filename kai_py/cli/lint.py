@@ -11,7 +11,8 @@ from kai_py.api.printable import printable
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import files_in, name_of, text_of
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import OutputOptions, print_document, say_sentence
+from kai_py.cli.output import OutputOptions, print_document
+from kai_py.cli.sentences import say_sentence
 from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.manifest import Finding, Severity
 

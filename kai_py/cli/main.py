@@ -26,7 +26,7 @@ from typer.exceptions import TyperException
 from kai_py import __version__
 from kai_py.api.printable import printable
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.output import say_sentence
+from kai_py.cli.sentences import say_sentence
 
 
 class Command(NamedTuple):

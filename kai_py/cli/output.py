@@ -11,23 +11,17 @@ for those without a value. Words are not broken.
 Progress of long work goes to stderr if that is a terminal.
 
 An unknown name in a filter is an error, not an empty table.
-
-Sentences of commands: one line in a pipe, as many as a terminal needs, without broken words.
-
-This module imports little, as every command imports it.
 """
 
 import enum
 import math
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import msgspec
 import typer
@@ -37,42 +31,7 @@ from rich.cells import cell_len
 from kai_py.api.printable import UNPRINTABLE, printable, printable_json
 from kai_py.api.problems import nearest_path
 from kai_py.cli.errors import CommandError
-
-
-def say_sentence(text: str, *, err: bool = False) -> None:
-    """Print a sentence, to standard error with ``err``."""
-    stream = sys.stderr if err else sys.stdout
-    for line in sentence_lines(printable(text), terminal_width(stream)):
-        typer.echo(line, err=err)
-
-
-def say_lines(text: str) -> None:
-    """Print each line of ``text`` as a sentence."""
-    for line in text.splitlines():
-        say_sentence(line)
-
-
-def sentence_lines(text: str, width: int | None) -> list[str]:
-    """The lines of a sentence; all but the first are indented by two more than it is."""
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
-    return [text] if width is None or len(text) <= width else folded(text, width, rest=indent)
-
-
-def terminal_width(stream: TextIO) -> int | None:
-    """The columns of the terminal to which ``stream`` goes; None if it goes to none."""
-    return shutil.get_terminal_size().columns if stream.isatty() else None
-
-
-def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """The text in indented lines of ``width``; words are not broken: names are for copying."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+from kai_py.cli.sentences import folded, terminal_width
 
 
 class Output(enum.StrEnum):

@@ -14,17 +14,10 @@ import typer
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import (
-    Output,
-    OutputOptions,
-    check_known,
-    print_document,
-    print_table,
-    say,
-    say_sentence,
-)
+from kai_py.cli.output import Output, OutputOptions, check_known, print_document, print_table, say
 from kai_py.cli.reading import divide_quota, plan_cluster
 from kai_py.cli.scheduler_http import SchedulerOptions, ask_list, read_or_ask
+from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.cluster_state import QueueRow, in_tree_order, queue_rows
 from kai_py.observe.http_lists import QueueList, QueuePage

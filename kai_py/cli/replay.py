@@ -18,10 +18,11 @@ import msgspec
 import typer
 
 from kai_py.api.printable import printable
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import text_of
 from kai_py.cli.kai_archive import Archive, ArchiveError, read_archive
-from kai_py.cli.options import LATEST_TIME, ConfigFile, configuration_from, takes_groups
+from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import (
     Output,
     OutputOptions,
@@ -29,9 +30,9 @@ from kai_py.cli.output import (
     print_document,
     progress,
     say,
-    say_lines,
     write_report,
 )
+from kai_py.cli.sentences import say_lines
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner

@@ -19,9 +19,10 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from kai_py.api.printable import printable_json
 from kai_py.api.settings import LogFormat
+from kai_py.cli.configuration import with_options
 from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
 from kai_py.cli.errors import CommandError
-from kai_py.cli.options import takes_groups, with_options
+from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess, reader_finder

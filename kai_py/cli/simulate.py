@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from kai_py.api.choices import Profile
+from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.input_files import text_of
-from kai_py.cli.options import ConfigFile, configuration_from, takes_groups
+from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
     OutputOptions,
     ReportFile,
@@ -18,9 +19,9 @@ from kai_py.cli.output import (
     print_table,
     progress,
     say,
-    say_sentence,
     write_report,
 )
+from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
 from kai_py.report.simulation_page import duration, simulation_page, waiting_cells

@@ -9,9 +9,10 @@ import typer
 from kai_py.admission.certificate import CertificateError
 from kai_py.admission.server import serve
 from kai_py.api.settings import LogFormat
+from kai_py.cli.configuration import with_options
 from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.options import takes_groups, with_options
+from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration
 from kai_py.observe.log import configure_logging
 from kai_py.watch.credentials import find_credentials

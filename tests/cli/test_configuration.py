@@ -2,8 +2,8 @@ import pytest
 
 from kai_py.api.settings import LogFormat
 from kai_py.cli import main
+from kai_py.cli.configuration import with_options
 from kai_py.cli.errors import CommandError
-from kai_py.cli.options import with_options
 from kai_py.config import Configuration, parse_configuration
 
 
