@@ -28,6 +28,7 @@ from benchmarks.dra.objects import (
     share,
     shared_slice,
 )
+from benchmarks.dra.waiting import measure_waiting
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.node import Node
@@ -39,6 +40,7 @@ from kai_py.dra.inventory import Inventory
 
 NODES, GPUS = 10_000, 8
 GANG = 512
+WAITING_NODES, WAITING = 500, 1_000
 MIG_NODES, MIG_PODS, MIG_GANG = 1_000, 20_000, 8
 SHARE_NODES, SHARES = 125, 10_000
 MIG_MIX = {"1g.10gb": 5, "2g.20gb": 3, "3g.40gb": 2, "1g.20gb": 1, "4g.40gb": 1}
@@ -80,6 +82,11 @@ def dra_benchmarks() -> list[Benchmark]:
             title=f"{GANG} pods with template claims for 8 GPUs each on {size}: a whole cycle",
             run=_gang,
             aim="150 ms",
+        ),
+        row(
+            name="waiting",
+            title=f"{WAITING:,} pods with claims wait: {WAITING_NODES:,} full nodes × {GPUS} GPUs",
+            run=partial(measure_waiting, WAITING_NODES, GPUS, WAITING),
         ),
         row(
             name="mig",
