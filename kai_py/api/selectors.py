@@ -1,9 +1,8 @@
-"""Terms of node selectors that kube-scheduler cannot parse: they match no node.
+"""Selectors of labels: what a metav1.LabelSelector matches, and terms that match no node.
 
+kube-scheduler takes a term of a node selector that it cannot parse for one that matches nothing.
 Older API servers admit label values in a node affinity that no label can have, and files may hold
 anything. Source: NewRequirement of apimachinery's labels, nodeaffinity of component-helpers.
-
-metav1.LabelSelector over one set of labels (apimachinery's labels package).
 """
 
 import re

@@ -2,9 +2,8 @@
 
 The plots are drawn by plotly, whose script is part of the page (4.8 MB).
 
-Plots of the reports: panels side by side with one scale, in colours of the same meaning.
-
-Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart.
+Its panels stand side by side with one scale, in colours of the same meaning: those of Okabe and
+Ito, which people with any kind of colour vision tell apart.
 """
 
 import html

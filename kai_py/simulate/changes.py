@@ -3,7 +3,7 @@
 A change is a value with ``apply``; what cannot be applied raises ``ChangeError`` that names the
 object and says what is wrong with it.
 
-Steps of a suggestion, carried out on a simulated cluster as on a real one.
+The steps of a suggestion are carried out on a simulated cluster as on a real one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """The gangs that differ from one snapshot to the next, found without comparing all of them.
 
-Keys that come and go, listed in order.
+``SortedKeys`` keeps keys that come and go in order.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,8 +1,8 @@
-"""Records of PriorityClasses (scheduling.k8s.io/v1) and PodDisruptionBudgets (policy/v1).
+"""Records of objects that set rules for pods.
 
-Objects by which admission plugins complete pods: RuntimeClass and LimitRange.
-
-Only the fields that plugins read. Source: k8s.io/api node/v1 and core/v1.
+PriorityClasses (scheduling.k8s.io/v1), PodDisruptionBudgets (policy/v1), and those by which
+admission plugins complete pods: RuntimeClasses (node/v1) and LimitRanges (core/v1), of which only
+the fields that the plugins read are here.
 """
 
 import msgspec

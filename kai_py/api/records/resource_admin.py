@@ -1,8 +1,7 @@
-"""Records of DeviceTaintRules (resource.k8s.io): taints that an administrator gives devices.
+"""Records of resource.k8s.io that administrators write.
 
-Records of ResourcePoolStatusRequests (resource.k8s.io): counts of pools, made once on request.
-
-kube-controller-manager writes the status (KEP-5677, alpha from Kubernetes 1.36 on).
+DeviceTaintRules give devices taints. ResourcePoolStatusRequests ask for counts of pools, once:
+kube-controller-manager writes them into the status (KEP-5677, alpha from Kubernetes 1.36 on).
 """
 
 from kai_py.api.records.core import Condition, ObjectMeta

@@ -3,10 +3,6 @@
 Pods placed on idle capacity start, gang by gang; pods placed on future idle capacity are nominated.
 Victims are evicted or relocated (``evictions``). Every gang with pods left over is listed with its
 reason (``list_unplaced``), and every queue with its shares (``queue_shares``).
-
-The shares of every queue, as a plan reports them.
-
-Gangs with pods that are left over after a cycle, each with the first stage that stops it.
 """
 
 import dataclasses

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from kai_py.plan.actions.admit import admit
 from kai_py.plan.actions.evict_unready import evict_unready
-from kai_py.plan.actions.leave_nodes import evict_unhealthy, leave_nodes
+from kai_py.plan.actions.leave_nodes import leave_nodes
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.return_to_spot import explain_fallback, return_to_spot
 from kai_py.plan.actions.turnover import Turnover
+from kai_py.plan.actions.unhealthy import evict_unhealthy
 from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.evictions import list_evictions

@@ -5,12 +5,10 @@ filter that fails does not distinguish it from a full cluster. Preferred terms a
 operators (``NotIn``, ``DoesNotExist``) may name what does not exist. O(nodes x labels) once per
 generation of the nodes.
 
-The taint without which a node would admit a gang's pods, and the toleration that is missing.
-
-Names of objects and devices that do not exist, each with the nearest that does.
-
-A pod waits without end for a claim template, claim, volume claim, storage class or DeviceClass of
-another name, and for an attribute or capacity that no device publishes.
+Where every name exists, the taint without which a node would admit the pods is named, with the
+toleration that is missing. A pod waits without end for a claim template, claim, volume claim,
+storage class or DeviceClass of another name, and for an attribute or capacity that no device
+publishes.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
 """Facts about all pending gangs that several steps of a cycle need, computed once per change.
 
-Due amounts: what queues are entitled to, as far as their pending gangs could use it now.
+Among them the due amounts: what queues are entitled to, as far as their pending gangs could use it
+now.
 """
 
 import math
