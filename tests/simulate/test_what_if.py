@@ -17,13 +17,12 @@ from kai_py.simulate.changes import (
     RemoveGang,
     UnknownNameError,
 )
+from kai_py.simulate.fork import ForkFailedError, run_in_fork
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import (
     Comparison,
-    ForkFailedError,
     LoadedCluster,
     nodes_needed,
-    run_in_fork,
     smallest_sufficient,
     what_if,
 )
