@@ -111,12 +111,24 @@ def test_selector_forms(selectors):
     assert exact["selectors"] == [{"cel": {"expression": "true"}}]
 
 
+def test_a_count_of_zero_is_one_device():
+    """SetDefaults_ExactDeviceRequest of k8s.io/api resource/v1: 0 is a count that is not given."""
+    report = lint(CLAIM + "    - {name: g, exactly: {deviceClassName: c, count: 0}}\n")
+    assert not report.errors
+    messages = [found.message for found in report.findings]
+    assert "0 is read as 1: write how many devices you need" in messages
+
+
 @pytest.mark.parametrize(
     ("written", "part"),
     [
         ("- {name: g}", "requests nothing"),
         ("- {name: g, exactly: {count: 1}}", "names no deviceClassName"),
-        ("- {name: g, exactly: {deviceClassName: c, count: 0}}", "0 devices are not possible"),
+        ("- {name: g, exactly: {deviceClassName: c, count: -1}}", "-1 devices are not possible"),
+        (
+            "- {name: g, exactly: {deviceClassName: c, count: true}}",
+            "True devices are not possible",
+        ),
         (
             "- {name: g, exactly: {deviceClassName: c, allocationMode: Some}}",
             "not an allocation mode",

@@ -227,9 +227,15 @@ def _mode_and_count(manifest: Manifest, request: LineMapping, path: FieldPath) -
         message = "count is not allowed with allocationMode: All"
         yield manifest.error((*path, "count"), message, fixed=True)
         del request["count"]
-    elif count is not None and (not isinstance(count, int) or not 0 < count <= _MAX_DEVICES):
+    elif count == 0 and not isinstance(count, bool):
+        yield manifest.hint((*path, "count"), "0 is read as 1: write how many devices you need")
+    elif count is not None and not (_is_whole(count) and 0 < count <= _MAX_DEVICES):
         message = f"{count!r} devices are not possible: 1 to {_MAX_DEVICES} in one claim"
         yield manifest.error((*path, "count"), message)
+
+
+def _is_whole(count: object) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool)
 
 
 def _capacity(

@@ -190,7 +190,9 @@ class UnresolvedName:
                 problem = f"No node is named {self.name}"
             case NameKind.RESOURCE:
                 problem = f"No node reports resource {self.name}"
-                problem += "" if self.nearest else ", and no DeviceClass serves it"
+                is_extended = "/" in self.name
+                if is_extended and not self.nearest:
+                    problem += ", and no DeviceClass serves it"
             case _:
                 problem = f"No node has label {self.name}"
         return f"{problem}; did you mean {self.nearest}?" if self.nearest else f"{problem}."

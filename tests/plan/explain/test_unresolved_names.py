@@ -73,6 +73,7 @@ def test_a_node_is_missing_only_if_one_is_named(names, is_told):
             {"requests": {"example.com/fpga": "1"}},
             "No node reports resource example.com/fpga, and no DeviceClass serves it.",
         ),
+        ({"requests": {"hugepages-2Mi": "1"}}, "No node reports resource hugepages-2Mi."),
     ],
 )
 def test_the_nearest_name_is_said(options, hint):
