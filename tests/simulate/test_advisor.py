@@ -56,7 +56,7 @@ async def test_a_change_is_tried_in_another_process(tmp_path):
         given = await asked.what_if((("add-nodes", "node-0=1"), raised))
         assert [each.gang for each in given.starts] == ["default/Job/six"]
         needed = await asked.what_if((raised, ("until-placed", "node-0")))
-        assert needed == NodesNeeded("node-0", 1)
+        assert needed == NodesNeeded("node-0", 1, most=16)
 
 
 async def test_what_cannot_be_tried_is_told(tmp_path):
