@@ -22,7 +22,6 @@ from msgspec import structs
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GPU_RESOURCE
-from kai_py.dra.free_devices import takes_fixed_number
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action
@@ -155,16 +154,7 @@ def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> 
     uses = (use for member in request.members for use in member.shape.claims)
     specs = [use.spec for use in uses if use.claim is None]
     exceeded = bool(specs) and state.statement.devices.exceed_free(specs, Capacity.FUTURE_IDLE)
-    return not exceeded or not _keep_devices(state)
-
-
-def _keep_devices(state: CycleState) -> bool:
-    """Whether every pod that may be relocated takes as many devices elsewhere."""
-    pods = (member for gangs in state.evictable.values() for gang in gangs for member in gang.bound)
-    shapes = {member.shape.number: member.shape for member in pods}
-    return not any(shape.extended.requests for shape in shapes.values()) and all(
-        takes_fixed_number(use.spec) for shape in shapes.values() for use in shape.claims
-    )
+    return not (exceeded and state.keeps_devices)
 
 
 def _min_request(state: CycleState, member: Member) -> Floats:

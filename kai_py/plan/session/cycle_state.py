@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from heapq import nsmallest
 from typing import NamedTuple
 
+from kai_py.dra.free_devices import takes_fixed_number
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import (
     PlacementRequest,
@@ -133,6 +134,15 @@ class CycleState:
             if victim.preemptible:
                 found.setdefault(queue, []).append(victim)
         return found
+
+    @cached_property
+    def keeps_devices(self) -> bool:
+        """Whether each pod of ``evictable`` takes as many devices wherever it is placed."""
+        gangs = (gang for of_queue in self.evictable.values() for gang in of_queue)
+        shapes = {each.shape.number: each.shape for gang in gangs for each in gang.bound}
+        return not any(shape.extended.requests for shape in shapes.values()) and all(
+            takes_fixed_number(use.spec) for shape in shapes.values() for use in shape.claims
+        )
 
     def lowest_evictable_priority(self, queue: int) -> int | None:
         """The lowest priority of a queue's gangs in ``evictable``; None if it has none there."""
