@@ -3,7 +3,7 @@
 A filter or score over all nodes is a handful of numpy operations: labels are encoded per key on
 first use (code 0 = the label is absent), taints per distinct list of taints.
 
-Spot nodes are told by their labels; ``SpotChoice`` says whether pods of a shape may use them.
+Labels mark spot nodes; ``SpotChoice`` says whether pods of a shape may use them.
 """
 
 from collections.abc import Mapping, Sequence

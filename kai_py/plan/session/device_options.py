@@ -34,7 +34,6 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.later_alternatives import (
-    have_alternatives,
     own_claims,
     place_with_alternatives,
 )
@@ -243,13 +242,11 @@ class CheapestClaims:
 def cheapest_claims(
     state: CycleState, gang: Gang, request: PlacementRequest
 ) -> CheapestClaims | None:
-    """The request with the cheapest alternatives of its claims; None if that costs no less.
+    """The request, whose claims have alternatives, with the cheapest; None if that costs no less.
 
     Alternatives that would exceed a bound even if the queues were empty are left out. Claims whose
     cost would still depend on the devices found are left as they are.
     """
-    if not have_alternatives(request.members):
-        return None
     accounting, quota = state.accounting, state.quota
     nothing = np.zeros_like(quota.usage.allocated)
     usage = replace(quota.usage, allocated=nothing, non_preemptible=nothing).with_owed(
