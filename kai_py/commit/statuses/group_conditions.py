@@ -2,16 +2,16 @@
 
 Other conditions stay as they are. The transition time of a condition changes with its status.
 
-Conditions of Grove's PodGangs, which Grove declares and leaves to the scheduler.
+Grove's PodGangs have conditions that Grove declares and leaves to the scheduler:
 
     Scheduled         True, reason PodGangScheduled, once minMember is bound; it is never reset
     DisruptionTarget  reason PreemptionByScheduler, while a gang that we evict is below minMember
 
-Off unless configured: Grove plans to write Scheduled itself.
+They are off unless configured: Grove plans to write Scheduled itself.
 
 Source: Grove, scheduler.grove.io/v1alpha1, PodGangStatus.
 
-Conditions of Kubernetes' PodGroups, as kube-scheduler would write them for our pods.
+Kubernetes' PodGroups have those that kube-scheduler would write for our pods:
 
     type              PodGroupScheduled in v1alpha2 (1.36), PodGroupInitiallyScheduled later;
                       CompositePodGroupInitiallyScheduled of a group of groups

@@ -1,9 +1,7 @@
 """Why a device is rejected, with the capacity or the attribute that it lacks.
 
-Which constraints of claims prevent an allocation that would be possible without them.
-
-Devices that each condition of a selector rejects, and the device that comes closest.
-
+Constraints of claims are named if an allocation would be possible without them. Of a selector, the
+devices that each of its conditions rejects are counted, and the device that comes closest is named.
 Selectors are split at ``&&``; a device is counted at the first condition it fails. The closest
 device is the one that fails the fewest conditions.
 
