@@ -142,15 +142,16 @@ class Runtime:
         except RequestError as error:
             log.info("%s: %s: %s", controller.name, "/".join(key), error.message)
             requeue(RETRY_SECONDS)
-        except Exception:
+        except Exception as error:
             # As in Kubernetes, one object does not end a controller; it is tried when it changes.
-            self._log_failure(controller, key)
+            self._log_failure(controller, key, error)
 
-    def _log_failure(self, controller: Controller, key: Key) -> None:
-        """Log the present exception, once per controller and object."""
+    def _log_failure(self, controller: Controller, key: Key, error: Exception) -> None:
+        """Log the exception, once per controller and object; at level debug with its trace."""
         if (controller.name, key) not in self._failed:
             self._failed[controller.name, key] = None
-            log.exception("%s: %s is left as it is", controller.name, "/".join(key))
+            text = f"{controller.name}: {'/'.join(key)} is left as it is: {type(error).__name__}"
+            log.error("%s: %s", text, error, exc_info=log.isEnabledFor(logging.DEBUG))
 
     def _requeue(self, number: int, key: Key, delay: float) -> None:
         self._api.clock.call_later(delay, partial(self._enqueue, number, key))
