@@ -124,8 +124,7 @@ def solve(
     pool is visible and the search found nothing.
     """
     search_state = SearchState(problem.eligibility, problem.counters, usage)
-    all_mode_devices = _with_capacity_left(problem.all_mode_devices, search_state)
-    outcome = Search(search_state, all_mode_devices, problem.order, budget, poll).run()
+    outcome = Search(search_state, problem.all_mode_devices, problem.order, budget, poll).run()
     if (
         outcome.status is SearchStatus.INFEASIBLE
         and problem.eligibility.strategy is AllocationStrategy.FIRST_FIT
@@ -156,19 +155,6 @@ def find_all_mode_devices(eligibility: Eligibility) -> dict[int, tuple[int, ...]
             _require_complete_pools(option, related)
             devices_by_option[option.position] = selected
     return devices_by_option
-
-
-def _with_capacity_left(
-    all_mode_devices: dict[int, tuple[int, ...]], search_state: SearchState
-) -> dict[int, tuple[int, ...]]:
-    """Without shared devices of which too little is left: "all" does not include them."""
-    options = search_state.eligibility.claims.options
-    return {
-        position: tuple(
-            device for device in devices if not search_state.is_used_up(options[position], device)
-        )
-        for position, devices in all_mode_devices.items()
-    }
 
 
 def _selected_devices(eligibility: Eligibility, option: Option) -> Iterator[int]:

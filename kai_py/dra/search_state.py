@@ -78,13 +78,6 @@ class SearchState:
             return bool(allocation.exclusive_holders)
         return bool(taken_by) or not allocation.is_free
 
-    def is_used_up(self, option: Option, device: int) -> bool:
-        """Whether a device that claims may share has too little capacity left for ``option``."""
-        if not self.is_shareable(device):
-            return False
-        result = self.eligibility.check(option, device)
-        return not isinstance(result, DeviceRejection) and bool(self._short_of(device, result))
-
     def rejection(self, option: Option, device: int) -> DeviceRejection | None:
         """Why the device can't be taken now; None if it can.
 

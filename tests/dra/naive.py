@@ -23,11 +23,7 @@ class Naive:
         for claim in self.claims:
             for request in claim["requests"]:
                 for option in request["options"]:
-                    option["all"] = [
-                        d
-                        for d in self.devices
-                        if self.selectable(option, d) and self.has_capacity(option, d)
-                    ]
+                    option["all"] = [d for d in self.devices if self.selectable(option, d)]
         for claim in self.claims:
             least = [
                 min(self.count(o) for o in request["options"]) for request in claim["requests"]

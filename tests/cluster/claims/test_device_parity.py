@@ -2,8 +2,9 @@
 
 Each question is a claim and a pod that is pinned to one node, so that the verdict is about the
 devices that this node reaches. Both leave again before the next is asked. Ours is asked of the same
-documents, read from the API. Distinct attributes are left out: kube-scheduler 1.36 does not compare
-the devices of one request with each other, 1.37 does.
+documents, read from the API. Two things are left out, as kube-scheduler 1.37 decides them otherwise
+than 1.36: distinct attributes (1.36 does not compare the devices of one request with each other),
+and requests for all devices if these are shared (1.36 leaves out those without enough capacity).
 """
 
 import contextlib
@@ -167,6 +168,7 @@ SELECTORS = (
     f'device.attributes["{DRIVER}"].version.isGreaterThan(semver("1.5.0"))',
     "device.allowMultipleAllocations == true",
 )
+WHOLE = "!device.allowMultipleAllocations"
 TOLERATIONS: tuple[Document, ...] = (
     {"key": "sick", "operator": "Exists"},
     {"key": "sick", "value": "hot", "effect": "NoSchedule"},
@@ -186,6 +188,8 @@ def exact(chance: random.Random) -> Document:
         is_other = found["deviceClassName"] in ("every", "nic")
         guard = f'device.driver == "{DRIVER}" && ' if is_other else ""
         found["selectors"] = [{"cel": {"expression": f"{guard}({chance.choice(SELECTORS)})"}}]
+    if found.get("allocationMode") == "All":
+        found.setdefault("selectors", []).append({"cel": {"expression": WHOLE}})
     if chance.random() < 0.3:
         found["tolerations"] = [chance.choice(TOLERATIONS)]
     if chance.random() < 0.1:
