@@ -88,9 +88,11 @@ class SearchState:
         result = self.eligibility.check(option, device)
         if isinstance(result, DeviceRejection):
             return result
-        if lacking := self._short_of(device, result):
-            return DeviceRejection(DeviceCheck.CAPACITY_LEFT, lacking)
-        return self._partition_rejection(device) or self._constraint_rejection(option, device)
+        rejected = self._partition_rejection(device) or self._constraint_rejection(option, device)
+        if rejected is not None:
+            return rejected
+        lacking = self._short_of(device, result)
+        return DeviceRejection(DeviceCheck.CAPACITY_LEFT, lacking) if lacking else None
 
     def take(self, option: Option, device: int) -> None:
         """Take a device for which ``rejection`` is None."""

@@ -150,6 +150,14 @@ def test_an_all_request_against_a_constraint_is_an_error_after_a_dead_end_too():
     assert str(outcome).startswith("claim ns/claim, request t: cannot add device d/p/x because")
 
 
+def test_an_all_request_against_a_constraint_is_an_error_without_capacity_too():
+    full = device("x", allowMultipleAllocations=True, capacity={"m": {"value": "4"}})
+    every = exactly("r", allocationMode="All")
+    outcome = answer([piece(full)], every, held={"x": 4}, constraints=[{"matchAttribute": "d/a"}])
+    assert isinstance(outcome, AllocationError)
+    assert "a claim constraint would not be satisfied" in str(outcome)
+
+
 @pytest.mark.parametrize(
     "capacity",
     [
