@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from kai_py.cel.format_check import format_faults
 from kai_py.cel.functions import Overload
 from kai_py.cel.library import find, strings, times
-from kai_py.cel.library.textformat import argument_fault, format_fault
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -28,7 +28,6 @@ from kai_py.cel.syntax import (
     MapLiteral,
     Node,
     Select,
-    walk,
 )
 from kai_py.cel.types import (
     ANY,
@@ -104,9 +103,11 @@ def check(root: Node, environment: Environment) -> Checked:
     """
     checker = _Checker(environment)
     checker.visit(root)
-    raise_all(checker.errors or (*checker.mixed_literals, *format_faults(root)))
+    raise_all(checker.errors)
     types = {key: checker.bindings.resolve(found, free=DYN) for key, found in checker.types.items()}
-    return Checked(root, environment, types, checker.overloads)
+    checked = Checked(root, environment, types, checker.overloads)
+    raise_all((*checker.mixed_literals, *format_faults(root, checked.type_of)))
+    return checked
 
 
 def raise_all(errors: Sequence[ExpressionError]) -> None:
@@ -115,31 +116,6 @@ def raise_all(errors: Sequence[ExpressionError]) -> None:
         first, *further = sorted(errors, key=lambda error: error.start)
         first.further = tuple(further)
         raise first
-
-
-def format_faults(root: Node) -> list[ExpressionError]:
-    """What is wrong with literal templates of ``format`` and their lists of arguments."""
-    return [fault for node in walk(root) if isinstance(node, Call) for fault in _faults(node)]
-
-
-def _faults(node: Call) -> Iterator[ExpressionError]:
-    if node.function != "format" or len(node.args) != 1:
-        return
-    template, [arguments] = node.target, node.args
-    if not isinstance(template, Literal) or not isinstance(arguments, ListLiteral):
-        return
-    text = str(template.value)
-    fault = format_fault(text, len(arguments.elements))
-    if fault:
-        yield ExpressionError(fault, node.start)
-        return
-    for number, argument in enumerate(arguments.elements):
-        fault = ""
-        if isinstance(argument, Literal):
-            fault = argument_fault(text, number, argument.value)
-        if fault:
-            yield ExpressionError(fault, argument.start)
-            return
 
 
 class _Checker:

@@ -131,12 +131,13 @@ def _call(node: Call, scope: _Scope) -> Closure:
     nodes = node.args if node.target is None else (node.target, *node.args)
     arguments = [_compile(argument, scope) for argument in nodes]
     name, method = node.function, node.target is not None
-    if name == "_?_:_":
-        return closures.conditional(*arguments)
-    if name == "@not_strictly_false":
-        return closures.not_strictly_false(*arguments)
+    if name in _LAZY:
+        return _LAZY[name](*arguments)
     if method and name in {"or", "orValue"}:
         return closures.alternative(name, *arguments)
+    if name == "@in" and isinstance(node.args[1], ListLiteral) and not node.args[1].elements:
+        # As cel-go plans it: nothing is in an empty list, not even what can't be evaluated.
+        return closures.constant(value=False)
     if name in _INDEXES:
         operand, key = arguments
         return closures.index(operand, key, _INDEXES[name])
@@ -164,6 +165,11 @@ def _append(node: Call, scope: _Scope, grown_list: int) -> Closure:
     return closures.append(grown_list, element, is_constant=_is_constant_node(added))
 
 
+_LAZY: dict[str, Callable[..., Closure]] = {
+    "_?_:_": closures.conditional,
+    "@not_strictly_false": closures.not_strictly_false,
+}
+"""Operators that evaluate only some of their arguments, or take errors."""
 _INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
 
 

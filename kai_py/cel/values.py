@@ -205,6 +205,7 @@ _KUBERNETES_KINDS = frozenset(
 
 
 ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
+UNORDERED = "NaN values cannot be ordered"
 
 
 def is_nan(value: Value) -> bool:
@@ -220,7 +221,7 @@ def compare(left: Value, right: Value) -> int:
     kind, other = type(left), type(right)
     if kind in NUMERIC and other in NUMERIC:
         if is_nan(left) or is_nan(right):
-            raise CELRuntimeError("NaN values cannot be ordered")
+            raise CELRuntimeError(UNORDERED)
         if float in (kind, other):
             left, right = float(left), float(right)
     elif kind is not other or kind not in ORDERED:

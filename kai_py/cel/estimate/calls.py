@@ -161,6 +161,12 @@ def _parsed(request: Request) -> Estimate:
     return (request.sizes[0].cost() if request.kind != "net.CIDR" else 1), None
 
 
+def _quote(request: Request) -> Estimate:
+    """Each character may be escaped; there are always two quotes."""
+    size = request.sizes[0]
+    return size.cost(), Size(capped(size.least + 2), capped(size.most * 2 + 2))
+
+
 def _parsed_twice(request: Request) -> Estimate:
     return request.sizes[0].cost(2 * TEXT), None
 
@@ -170,14 +176,22 @@ def _validated(request: Request) -> Estimate:
 
 
 def _replace(request: Request) -> Estimate:
+    """The text that stays, and the replacements; an empty text is found around each character."""
     size, old, new = request.sizes[:3]
     if old.least == 0:
-        most = capped((size.most + 1) * new.most + size.most)
+        most, most_kept = size.most + 1, size.most
     elif new.most <= old.least:
-        most = size.most
+        most, most_kept = 0, size.most
     else:
-        most = capped(math.ceil(size.most / old.least) * new.most)
-    return size.cost(2 * TEXT), Size(0, most)
+        most, most_kept = math.ceil(size.most / old.least), 0
+    if old.most == 0:
+        least, least_kept = size.least + 1, size.least
+    elif old.most <= new.least:
+        least, least_kept = 0, size.least
+    else:
+        least, least_kept = math.ceil(size.least / old.most), 0
+    replaced = Size(capped(least), capped(most)) * new
+    return size.cost(2 * TEXT), replaced + Size(least_kept, most_kept)
 
 
 def _split(request: Request) -> Estimate:
@@ -296,7 +310,7 @@ ESTIMATES: dict[str, Callable[[Request], Estimate]] = {
     **dict.fromkeys(
         ("quantity", "isQuantity", "semver", "isSemver", "ip", "isIP", "cidr", "isCIDR"), _parsed
     ),
-    "strings.quote": _parsed,
+    "strings.quote": _quote,
     "ip.isCanonical": _parsed_twice,
     "validate": _validated,
     "slice": _slice,

@@ -167,7 +167,8 @@ class _Estimator:
 
     def _loop(self, node: Comprehension) -> int:
         cost = self.cost(node.over) + self.cost(node.initial)
-        accumulator = _Local(self.path(node.initial), self.size(node.initial))
+        initial = node.initial
+        accumulator = _Local(self.path(initial), self.size(initial), self.entry_size(initial))
         names = {**self._variables(node), node.accumulator: accumulator}
         rounds = self._inside(names, [node.condition, node.step])
         cost += self._inside({node.accumulator: accumulator}, [node.result])[0]
@@ -198,9 +199,12 @@ class _Estimator:
         if node.function == "_?_:_":
             branches = [self.known_size(branch) for branch in node.args[1:]]
             self.sizes[id(node)] = branches[0] | branches[1]
+            self._join_entries(node, *node.args[1:])
             return capped(parts[0] + max(parts[1:]))
         if node.target is not None:
             parts.append(self.cost(node.target))
+        if node.function == "_+_":
+            self._join_entries(node, *node.args)
         own, size = 0, None
         for overload in self.checked.overloads[id(node)]:
             most, result_size = self._overload(node, overload)
@@ -216,6 +220,12 @@ class _Estimator:
         if size is not None:
             self.sizes[id(node)] = size
         return capped(sum(parts) + own)
+
+    def _join_entries(self, node: Node, left: Node, right: Node) -> None:
+        """Elements of ``node`` come from either of two lists."""
+        sizes = self.entry_size(left), self.entry_size(right)
+        if sizes[0] is not None and sizes[1] is not None:
+            self.entries[id(node)] = sizes[0] | sizes[1]
 
     def _overload(self, node: Call, overload: Overload) -> tuple[int, Size | None]:
         """The cost of one overload, and the size of its result."""

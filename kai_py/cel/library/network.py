@@ -184,6 +184,8 @@ def is_url(text: str) -> bool:
 def _url(text: str) -> URL:
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
         raise ValueError(f'parse "{text}": invalid control character in URL')
+    if not text:
+        raise ValueError('parse "": empty url')
     parts = urllib.parse.urlsplit(text)
     if not parts.scheme and not text.startswith("/"):
         raise ValueError(f'parse "{text}": invalid URI for request')

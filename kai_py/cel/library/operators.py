@@ -18,6 +18,7 @@ from kai_py.cel.values import (
     INT_MAX,
     INT_MIN,
     UINT_MAX,
+    UNORDERED,
     CELRuntimeError,
     CostLimitError,
     Duration,
@@ -198,13 +199,20 @@ def _register() -> None:
     others = [(kind, kind) for kind in ("bool", "string", "bytes", "timestamp", "duration")]
     for name, holds in _ORDER.items():
         for left, right in numbers + others:
-            mixed = left != right and "double" in (left, right)
-            implementation = partial(_compare_as_doubles, holds) if mixed else holds
+            has_double = "double" in (left, right)
+            implementation = partial(_compare_as_doubles, holds) if has_double else holds
             declare(f"{name}({left}, {right}) -> bool", implementation)
 
 
 def _compare_as_doubles(holds: Callable[[float, float], bool], left: Value, right: Value) -> bool:
-    return holds(float(left), float(right))
+    """CEL rounds an integer before it compares it with a double; Python does not.
+
+    :raises CELRuntimeError: one of them is not a number.
+    """
+    first, second = float(left), float(right)
+    if math.isnan(first) or math.isnan(second):
+        raise CELRuntimeError(UNORDERED)
+    return holds(first, second)
 
 
 def divide_uint(left: int, right: int) -> int:
@@ -215,5 +223,5 @@ def divide_uint(left: int, right: int) -> int:
 
 
 _ORDER = {"_<_": operator.lt, "_<=_": operator.le, "_>_": operator.gt, "_>=_": operator.ge}
-"""Python compares as CEL does, but for an integer and a double: CEL rounds the integer first."""
+"""Python compares as CEL does, but for doubles (``_compare_as_doubles``)."""
 _register()

@@ -5,7 +5,7 @@ Source: cel-go ``ext`` "Strings", ``format``.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kai_py.cel import values
 from kai_py.cel.functions import function
@@ -31,9 +31,7 @@ def format_text(template: str, args: tuple[Value, ...]) -> str:
             raise CELRuntimeError("unexpected end of string")
         render = _VERBS.get(verb)
         if render is None:
-            raise CELRuntimeError(
-                f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
-            )
+            raise CELRuntimeError(unknown_clause(verb))
         number, value = next(remaining, (len(args), None))
         if number == len(args):
             raise CELRuntimeError(f"index {number} out of range")
@@ -42,35 +40,17 @@ def format_text(template: str, args: tuple[Value, ...]) -> str:
     return _CLAUSE.sub(replace, template)
 
 
-def argument_fault(template: str, number: int, value: Value) -> str:
-    """Why a literal is no argument for the clause of this number; "" if it is one."""
-    verbs = [verb for percent, _, verb in (m.groups() for m in _CLAUSE.finditer(template)) if verb]
-    try:
-        _VERBS[verbs[number]](value, DEFAULT_PRECISION)
-    except CELRuntimeError as error:
-        return error.reason
-    return ""
+def unknown_clause(verb: str) -> str:
+    """Says that there is no clause of a letter."""
+    return f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
 
 
-def format_fault(template: str, arguments: int) -> str:
-    """What is wrong with a template for so many arguments, whatever these are; "" if nothing is.
-
-    cel-go checks literal templates with lists of arguments when it compiles (ext.Strings).
-    """
-    wanted = 0
-    for percent, _, verb in (match.groups() for match in _CLAUSE.finditer(template)):
-        if percent:
-            continue
-        if verb is None:
-            return "unexpected end of string"
-        if verb not in _VERBS:
-            return f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
-        if wanted == arguments:
-            return f"index {wanted} out of range"
-        wanted += 1
-    if arguments == wanted:
-        return ""
-    return f"too many arguments supplied to string.format (expected {wanted}, got {arguments})"
+def clauses(template: str) -> Iterator[str | None]:
+    """The letters of the clauses of a template in order; None for one that it does not finish."""
+    for match in _CLAUSE.finditer(template):
+        percent, _, verb = match.groups()
+        if not percent:
+            yield verb
 
 
 def _text(value: Value, _precision: int = 0) -> str:
@@ -86,11 +66,7 @@ def _text(value: Value, _precision: int = 0) -> str:
     if isinstance(value, TypeName):
         return value.name
     if values.kind_of(value) not in _PRINTABLE:
-        raise _fault(
-            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
-            "types, durations, and timestamps",
-            value,
-        )
+        raise _fault("s", value)
     return to_string(value)
 
 
@@ -103,12 +79,12 @@ def _inner_text(value: Value) -> str:
 
 def _decimal(value: Value, _precision: int) -> str:
     if type(value) not in (int, Uint):
-        raise _fault("decimal clause can only be used on integers", value)
+        raise _fault("d", value)
     return str(int(value))
 
 
 def _fixed(value: Value, precision: int) -> str:
-    number = _double(value, "fixed-point")
+    number = _double(value, "f")
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -117,18 +93,18 @@ def _fixed(value: Value, precision: int) -> str:
 
 
 def _scientific(value: Value, precision: int) -> str:
-    return f"{_double(value, 'scientific'):.{precision}e}"
+    return f"{_double(value, 'e'):.{precision}e}"
 
 
 def _binary(value: Value, _precision: int) -> str:
     if type(value) not in (int, Uint, bool):
-        raise _fault("only integers and bools can be formatted as binary", value)
+        raise _fault("b", value)
     return f"{int(value):b}"
 
 
 def _octal(value: Value, _precision: int) -> str:
     if type(value) not in (int, Uint):
-        raise _fault("octal clause can only be used on integers", value)
+        raise _fault("o", value)
     return f"{int(value):o}"
 
 
@@ -136,19 +112,35 @@ def _hex(value: Value, _precision: int) -> str:
     if isinstance(value, str | bytes):
         return (value.encode() if isinstance(value, str) else value).hex()
     if type(value) not in (int, Uint):
-        raise _fault("only integers, byte buffers, and strings can be formatted as hex", value)
+        raise _fault("x", value)
     return f"{int(value):x}"
 
 
-def _double(value: Value, clause: str) -> float:
+def _double(value: Value, verb: str) -> float:
     if not isinstance(value, float):
-        raise _fault(f"{clause} clause can only be used on doubles", value)
+        raise _fault(verb, value)
     return value
 
 
-def _fault(complaint: str, value: Value) -> CELRuntimeError:
-    kind = values.kind_of(value)
-    return CELRuntimeError(f"error during formatting: {complaint}, was given {kind}")
+def _fault(verb: str, value: Value) -> CELRuntimeError:
+    return CELRuntimeError(wrong_argument(verb, values.kind_of(value)))
+
+
+def wrong_argument(verb: str, kind: str) -> str:
+    """Says that the clause of a letter takes no values of a kind."""
+    return f"error during formatting: {_COMPLAINTS[verb]}, was given {kind}"
+
+
+_COMPLAINTS = {
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
+    "types, durations, and timestamps",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "o": "octal clause can only be used on integers",
+    **dict.fromkeys("xX", "only integers, byte buffers, and strings can be formatted as hex"),
+}
 
 
 _PRINTABLE = frozenset(
