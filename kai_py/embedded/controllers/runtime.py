@@ -107,8 +107,8 @@ class Runtime:
                 continue
             try:
                 keys = tuple(controller.keys(self._api, change))
-            except Exception:
-                self._log_failure(controller, key_of(change.object))
+            except Exception as error:
+                self._log_failure(controller, key_of(change.object), error)
                 continue
             for key in keys:
                 self._enqueue(number, key)
