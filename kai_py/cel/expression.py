@@ -38,6 +38,7 @@ from kai_py.cel.syntax import (
     variable_path,
     walk,
 )
+from kai_py.cel.types import Type
 from kai_py.cel.values import CELRuntimeError, TypeName, Value
 
 
@@ -268,8 +269,13 @@ class Expression:
         return variable in names
 
 
-def compile_expression(text: str, environment: Environment) -> Expression | CompileError:
-    """Parse, check and compile an expression of any type."""
+def compile_expression(
+    text: str, environment: Environment, type_fault: Callable[[Type], str] = lambda _: ""
+) -> Expression | CompileError:
+    """Parse, check and compile an expression.
+
+    ``type_fault``: why the type of the expression is refused, "" where it is not.
+    """
     # Its parser generator takes long to import, and most clusters in files have no expression.
     from kai_py.cel.parse import parse  # noqa: PLC0415
 
@@ -277,6 +283,9 @@ def compile_expression(text: str, environment: Environment) -> Expression | Comp
         checked = check(parse(text), environment)
     except ExpressionError as failure:
         return CompileError(text, render_failure(text, failure))
+    fault = type_fault(checked.type)
+    if fault:
+        return CompileError(text, fault)
     try:
         _compile_patterns(checked.root)
         _convert_constants(checked)

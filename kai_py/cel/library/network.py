@@ -8,6 +8,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from kai_py.cel.functions import declare, function
+from kai_py.cel.library.strings import quote
 from kai_py.cel.values import GO_TYPES, KINDS, CELRuntimeError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -188,7 +189,7 @@ def _url(text: str) -> URL:
         raise ValueError('parse "": empty url')
     parts = urllib.parse.urlsplit(text)
     if not parts.scheme and not text.startswith("/"):
-        raise ValueError(f'parse "{text}": invalid URI for request')
+        raise ValueError(f"parse {quote(text)}: invalid URI for request")
     if " " in parts.netloc:
         raise ValueError(f'parse "{text}": invalid character " " in host name')
     # Reading the port raises ValueError if it is invalid.

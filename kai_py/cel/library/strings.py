@@ -69,14 +69,11 @@ def last_index_of(text: str, part: str, start: int | None = None) -> int:
 @function("string.substring(int) -> string", "string.substring(int, int) -> string")
 def substring(text: str, start: int, end: int | None = None) -> str:
     """The characters from ``start`` up to ``end``."""
-    if not 0 <= start <= len(text):
-        raise CELRuntimeError(f"index out of range: {start}")
-    if end is None:
-        return text[start:]
-    if not 0 <= end <= len(text):
-        raise CELRuntimeError(f"index out of range: {end}")
-    if start > end:
+    if end is not None and start > end:
         raise CELRuntimeError(f"invalid substring range. start: {start}, end: {end}")
+    for place in (start, len(text) if end is None else end):
+        if not 0 <= place <= len(text):
+            raise CELRuntimeError(f"index out of range: {place}")
     return text[start:end]
 
 

@@ -119,14 +119,14 @@ def compile_selector(
     text: str, features: SelectorFeatures = ALL_FEATURES
 ) -> Selector | CompileError:
     """Compile a selector, once per text."""
-    compiled = compile_expression(text, device_environment(features))
-    if isinstance(compiled, CompileError):
-        return compiled
-    result_type = compiled.checked.type
-    unknown = result_type.dynamic if features.list_attributes else result_type == ANY
-    if result_type.name != "bool" and not unknown:
-        return CompileError(text, f"must evaluate to bool or the unknown type, not {result_type}")
-    return Selector(compiled)
+
+    def type_fault(found: Type) -> str:
+        unknown = found.dynamic if features.list_attributes else found == ANY
+        fits = found.name == "bool" or unknown
+        return "" if fits else f"must evaluate to bool or the unknown type, not {found}"
+
+    compiled = compile_expression(text, device_environment(features), type_fault)
+    return compiled if isinstance(compiled, CompileError) else Selector(compiled)
 
 
 SCALARS = frozenset({"bool", "int", "string", "kubernetes.Semver"})
@@ -160,17 +160,17 @@ def compile_attribute(
     text: str, features: SelectorFeatures = ALL_FEATURES
 ) -> AttributeExpression | CompileError:
     """Compile the expression of a derived attribute, once per text."""
-    compiled = compile_expression(text, device_environment(features))
-    if isinstance(compiled, CompileError):
-        return compiled
-    result_type = compiled.checked.type
-    if _allowed(result_type) or (
-        features.list_attributes and result_type.name == "list" and _allowed(result_type.params[0])
-    ):
-        return AttributeExpression(compiled)
-    lists = " or a list of these scalars" if features.list_attributes else ""
-    expected = f"a primitive scalar (string, integer, boolean, semver){lists}"
-    return CompileError(text, f"must evaluate to {expected}, not {result_type}")
+
+    def type_fault(found: Type) -> str:
+        is_list = features.list_attributes and found.name == "list"
+        if _allowed(found) or (is_list and _allowed(found.params[0])):
+            return ""
+        lists = " or a list of these scalars" if features.list_attributes else ""
+        expected = f"a primitive scalar (string, integer, boolean, semver){lists}"
+        return f"must evaluate to {expected}, not {found}"
+
+    compiled = compile_expression(text, device_environment(features), type_fault)
+    return compiled if isinstance(compiled, CompileError) else AttributeExpression(compiled)
 
 
 def _allowed(type_: Type) -> bool:

@@ -69,6 +69,7 @@ def test_matches(text):
     ("text", "message"),
     [
         ("1", "must evaluate to bool or the unknown type, not int"),
+        ("int(\"x\")", "must evaluate to bool or the unknown type, not int"),
         ("[true]", "must evaluate to bool or the unknown type, not list(bool)"),
         ("device", "must evaluate to bool or the unknown type, not kubernetes.DRADevice"),
         ("duration('1s')", "not google.protobuf.Duration"),
