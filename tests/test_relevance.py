@@ -82,5 +82,6 @@ def test_how_many_pods_of_a_job_run_does_not_matter_but_how_many_ended_well_does
     later = replace(meta, resource_version="2")
     assert not affects_plan(old, replace(old, metadata=later, status=JobStatus(active=2)))
     assert affects_plan(old, replace(old, status=JobStatus(succeeded=1)))
+    assert affects_plan(old, replace(old, status=JobStatus(failed_indexes="3")))
     assert affects_plan(old, replace(old, spec=JobSpec(parallelism=2, suspend=True)))
     assert affects_plan(old, replace(old, metadata=replace(meta, annotations={"queue": "b"})))

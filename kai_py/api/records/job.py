@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.decoding import record_decoder
@@ -92,12 +93,28 @@ class JobStatus(Record, frozen=True):
     active: int = 0
     succeeded: int = 0
     failed: int = 0
+    failed_indexes: str = ""
+    """Indexes that the Job gives up, with ``backoffLimitPerIndex``: ``1,3-5``."""
     uncounted_terminated_pods: UncountedTerminatedPods = UncountedTerminatedPods()
 
     @property
     def failed_pods(self) -> int:
         """How many pods have failed, counted or not: those not counted yet may be gone already."""
         return self.failed + len(self.uncounted_terminated_pods.failed)
+
+    @property
+    def ended_completions(self) -> int:
+        """How many completions need no pod any more: those that succeeded, and failed indexes."""
+        if not self.failed_indexes:
+            return self.succeeded
+        return self.succeeded + sum(map(_interval_length, self.failed_indexes.split(",")))
+
+
+def _interval_length(text: str) -> int:
+    """How many indexes an interval has, ``3`` or ``3-5``; 0 for any other text."""
+    first, _, last = text.partition("-")
+    low, high = parse_int64(first), parse_int64(last or first)
+    return 0 if low is None or high is None else max(high - low + 1, 0)
 
 
 class Job(Record, frozen=True):

@@ -165,7 +165,9 @@ def same_owner(old: object, new: object) -> bool:
 
 
 def _relevant_job_parts(job: Job) -> tuple[object, ...]:
-    return job.spec, job.status.succeeded, job.status.failed_pods, _relevant_metadata(job.metadata)
+    status = job.status
+    ended = status.succeeded, status.failed_indexes, status.failed_pods
+    return job.spec, ended, _relevant_metadata(job.metadata)
 
 
 def _relevant_metadata(meta: ObjectMeta) -> tuple[object, ...]:

@@ -4,8 +4,8 @@
                 1.37; its basic policy is a minMember of 1), else 1 with KAI's defaults and where
                 Kueue lets the Job grow, else all pods that run at a time
 
-Pods that run at a time: min(parallelism, completions - succeeded); minMember is never above that,
-or the last pods of a Job would wait forever. A Job without a queue is no gang.
+Pods that run at a time: min(parallelism, completions - succeeded - failed indexes); minMember is
+never above that, or the last pods of a Job would wait forever. A Job without a queue is no gang.
 
 Deployments and StatefulSets with KAI's annotation for minMember: their pods are one gang.
 
@@ -52,7 +52,7 @@ def active_pods(job: Job) -> int:
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is None:
         return parallelism
-    return max(min(parallelism, job.spec.completions - job.status.succeeded), 0)
+    return max(min(parallelism, job.spec.completions - job.status.ended_completions), 0)
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:

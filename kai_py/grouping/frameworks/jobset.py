@@ -23,7 +23,7 @@ from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
-from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.records.unstructured import Unstructured, values_at
 from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
 from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, COMPLETION_INDEX_LABEL, active_pods
 from kai_py.grouping.gang import (
@@ -55,6 +55,7 @@ EXCLUSIVE_KEY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR_KEY = "alpha.jobset.sigs.k8s.io/node-selector"
 """The strategy of exclusive placement with which no pod waits for another."""
 POD_TEMPLATE = "template.spec.template"
+PER_INDEX = "template.spec.backoffLimitPerIndex"
 STATUSES = "status.replicatedJobsStatus.*"
 READY = "Ready"
 MAX_REPLICATED_JOBS = 200
@@ -199,11 +200,12 @@ def _job_min_members(
         )
     parallelism = _parallelism(each, location)
     completions = count_at(each, "template.spec.completions", parallelism, location=location)
-    if completions <= parallelism:
+    gives_up_indexes = next(values_at(each, PER_INDEX), None) is not None
+    if completions <= parallelism and not gives_up_indexes:
         return completions
     meta = workload.link.found.metadata
     job = workload.owners.named("jobs", meta.namespace, f"{meta.name}-{name}-{index}")
-    return active_pods(job) if isinstance(job, Job) else parallelism
+    return active_pods(job) if isinstance(job, Job) else min(parallelism, completions)
 
 
 def _parallelism(each: Mapping[str, Any], location: str) -> int:
@@ -310,6 +312,7 @@ JOB_SET = Framework(
         *template_paths(f"{JOBS}.{POD_TEMPLATE}"),
         f"{JOBS}.template.spec.parallelism",
         f"{JOBS}.template.spec.completions",
+        f"{JOBS}.{PER_INDEX}",
         f"{STATUSES}.name",
         f"{STATUSES}.ready",
         f"{STATUSES}.succeeded",
