@@ -9,19 +9,21 @@ SparkApplication: the driver starts first and requests its executors, which star
                                  initialExecutors; else executor.instances; at most Spark's limit
                                  of pending pods
 
+Where a field is not set, the setting of Spark in ``sparkConf`` that it stands for counts.
+
 One of the two subgroups is enough: the driver alone in cluster mode, the executors alone in client
 mode. A driver starts when its executors fit as well.
 
-Source: sparkoperator.k8s.io/v1beta2; Spark's spark.kubernetes.allocation.maxPendingPods.
+Source: sparkoperator.k8s.io/v1beta2 and the defaults of its operator; Spark's configuration.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import pod_owner
-from kai_py.grouping.counts import count_at, entries, parse_count, parse_memory_size
+from kai_py.grouping.counts import entries, parse_count, parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
 from kai_py.grouping.gang_template import (
     Framework,
@@ -42,15 +44,28 @@ EXECUTOR = "executor"
 DYNAMIC_ALLOCATION = "spec.dynamicAllocation"
 DRIVER_MARKS = "spec.driver.annotations"
 EXECUTOR_MARKS = "spec.executor.annotations"
-INSTANCES = "spec.executor.instances"
 SPARK_CONF = "spec.sparkConf"
 LANGUAGE = "spec.type"
 EXECUTOR_SPEC = "spec.executor"
 PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")
 EXECUTOR_FIELDS = (
-    *("cores", "coreRequest", "memory", "memoryOverhead", "gpu", "labels", "annotations"),
+    *("instances", "cores", "coreRequest", "memory", "memoryOverhead", "gpu"),
+    *("labels", "annotations"),
     *PLACEMENT_FIELDS,
 )
+EXECUTOR_SETTINGS = {
+    "instances": "spark.executor.instances",
+    "cores": "spark.executor.cores",
+    "coreRequest": "spark.kubernetes.executor.request.cores",
+    "memory": "spark.executor.memory",
+    "memoryOverhead": "spark.executor.memoryOverhead",
+}
+"""The setting of Spark that a field of the executor stands for."""
+ALLOCATION_SETTINGS = {
+    field: f"spark.dynamicAllocation.{field}"
+    for field in ("enabled", "initialExecutors", "minExecutors")
+}
+GPU_AMOUNT, GPU_VENDOR = (f"spark.executor.resource.gpu.{each}" for each in ("amount", "vendor"))
 MAX_PENDING_PODS = "spark.kubernetes.allocation.maxPendingPods"
 
 _role = lowercase_label_reader(ROLE_LABEL)
@@ -103,6 +118,36 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     )
 
 
+class _Field(NamedTuple):
+    """A value, None where it is not set, and its place in the application."""
+
+    value: Any
+    location: str
+
+    def count(self, default: int) -> int:
+        """The value as a number of pods; raises InvalidWorkloadError."""
+        return default if self.value is None else parse_count(self.value, self.location)
+
+
+def _fields(found: Unstructured, path: str, settings: Mapping[str, str]) -> dict[str, _Field]:
+    """Fields below ``path``, or the settings of Spark that they stand for."""
+    written, conf = _mapping(found, path), _mapping(found, SPARK_CONF)
+    return {
+        field: _Field(conf.get(key), f"{SPARK_CONF}[{key}]")
+        if written.get(field) is None
+        else _Field(written[field], f"{path}.{field}")
+        for field, key in settings.items()
+    }
+
+
+def _first(fields: Mapping[str, _Field], *names: str) -> object:
+    return next((fields[name].value for name in names if fields[name].value), None)
+
+
+def _mapping(found: Unstructured, path: str) -> dict[str, Any]:
+    return dict(next(iter(entries(found.content, path)), {}))
+
+
 def _executor(found: Unstructured) -> Pod:
     """An executor as Spark creates it, as far as that decides where it fits.
 
@@ -110,13 +155,12 @@ def _executor(found: Unstructured) -> Pod:
     (0.4 for Python and R), at least 384 MiB, unless it is set.
     """
     spec = _mapping(found, EXECUTOR_SPEC)
-    gpu = spec.get("gpu") or {}
+    fields = _fields(found, EXECUTOR_SPEC, EXECUTOR_SETTINGS)
     requests: dict[str, Any] = {
-        "cpu": spec.get("coreRequest") or spec.get("cores") or 1,
-        "memory": _memory(spec, str(found.first_at(LANGUAGE) or "")),
+        "cpu": _first(fields, "coreRequest", "cores") or 1,
+        "memory": _memory(fields, str(found.first_at(LANGUAGE) or "")),
+        **_gpus(spec, _mapping(found, SPARK_CONF)),
     }
-    if isinstance(gpu, dict) and gpu.get("name"):
-        requests[str(gpu["name"])] = gpu.get("quantity", 1)
     requests = {name: str(amount) for name, amount in requests.items()}
     template = {
         "metadata": {name: spec[name] for name in ("labels", "annotations") if name in spec},
@@ -128,36 +172,39 @@ def _executor(found: Unstructured) -> Pod:
     return pod_of_template(template, found.metadata, EXECUTOR_SPEC)
 
 
-def _memory(spec: Mapping[str, Any], language: str) -> int:
+def _gpus(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The GPUs of an executor by resource: of the operator's field, else as Spark requests them."""
+    gpu = spec.get("gpu")
+    if isinstance(gpu, dict) and gpu.get("name"):
+        return {str(gpu["name"]): gpu.get("quantity", 1)}
+    vendor, amount = settings.get(GPU_VENDOR), settings.get(GPU_AMOUNT)
+    return {f"{vendor}/gpu": amount} if vendor and amount else {}
+
+
+def _memory(fields: Mapping[str, _Field], language: str) -> int:
     """Bytes of an executor's container."""
-    memory = _size(spec.get("memory") or "1g", "memory")
-    overhead = spec.get("memoryOverhead")
-    if overhead:
-        return memory + _size(overhead, "memoryOverhead")
+    memory = _size(fields["memory"], "1g")
+    if fields["memoryOverhead"].value:
+        return memory + _size(fields["memoryOverhead"], "0")
     share = 4 if language in ("Python", "R") else 1
     return memory + max(memory * share // 10, 384 << 20)
 
 
-def _size(text: object, field: str) -> int:
-    return parse_memory_size(text, f"{EXECUTOR_SPEC}.{field}", default_unit="m")
+def _size(field: _Field, default: str) -> int:
+    return parse_memory_size(field.value or default, field.location, default_unit="m")
 
 
 def _min_executors(found: Unstructured) -> int:
-    min_members = count_at(found.content, INSTANCES, 1)
-    dynamic = _mapping(found, DYNAMIC_ALLOCATION)
-    if dynamic.get("enabled") is True:
-        initial = count_at(dynamic, "initialExecutors", min_members, location=DYNAMIC_ALLOCATION)
-        min_members = count_at(dynamic, "minExecutors", initial, location=DYNAMIC_ALLOCATION)
-    max_pending = _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS)
-    return (
-        min_members
-        if max_pending is None
-        else min(min_members, parse_count(max_pending, f"{SPARK_CONF}[{MAX_PENDING_PODS}]"))
+    executor = _fields(found, EXECUTOR_SPEC, EXECUTOR_SETTINGS)
+    allocation = _fields(found, DYNAMIC_ALLOCATION, ALLOCATION_SETTINGS)
+    min_members = executor["instances"].count(1)
+    if str(allocation["enabled"].value).lower() == "true":
+        initial = allocation["initialExecutors"].count(min_members)
+        min_members = allocation["minExecutors"].count(initial)
+    max_pending = _Field(
+        _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS), f"{SPARK_CONF}[{MAX_PENDING_PODS}]"
     )
-
-
-def _mapping(found: Unstructured, path: str) -> dict[str, Any]:
-    return dict(next(iter(entries(found.content, path)), {}))
+    return min(min_members, max_pending.count(min_members))
 
 
 def _leaf(pod: Pod) -> str:
@@ -171,7 +218,6 @@ def _rank(pod: Pod) -> int:
 
 SPARK_APPLICATION = Framework(
     field_paths=(
-        INSTANCES,
         DYNAMIC_ALLOCATION,
         SPARK_CONF,
         LANGUAGE,

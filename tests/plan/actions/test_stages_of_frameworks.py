@@ -189,13 +189,46 @@ def test_a_pod_that_counts_for_no_subgroup_is_a_condition_of_all():
     )
 
 
+OF_FIELDS = {
+    "executor": {
+        "instances": 3,
+        "memory": "512m",
+        "gpu": {"name": "nvidia.com/gpu", "quantity": 1},
+    }
+}
+OF_SETTINGS = {
+    "sparkConf": {
+        "spark.executor.instances": "3",
+        "spark.executor.memory": "512m",
+        "spark.executor.resource.gpu.amount": "1",
+        "spark.executor.resource.gpu.vendor": "nvidia.com",
+    }
+}
+
+
+@pytest.mark.parametrize("spec", [OF_FIELDS, OF_SETTINGS])
 @pytest.mark.parametrize(("gpus", "starts"), [(2, 0), (3, 1)])
-def test_a_driver_of_spark_starts_with_capacity_for_its_executors(gpus, starts):
-    executor = {"instances": 3, "memory": "512m", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}}
-    found = owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"executor": executor})
+def test_a_driver_of_spark_starts_with_capacity_for_its_executors(spec, gpus, starts):
+    found = owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", spec)
     driver = pod("driver", 0, owner=found, labels={"spark-role": "driver"}, annotations=MARKS)
     cluster = with_owners(Cluster(QUEUE, node("n", gpus)), found).add(driver)
     assert len(placed(cluster.plan())) == starts
+
+
+@pytest.mark.parametrize(
+    ("settings", "placed_on"),
+    [
+        ({"spark.executor.memory": "2t"}, []),
+        ({"spark.executor.memoryOverhead": "2t"}, []),
+        ({"spark.executor.cores": "1000"}, []),
+        ({"spark.executor.cores": "1000", "spark.kubernetes.executor.request.cores": "1"}, ["n"]),
+    ],
+)
+def test_an_executor_of_spark_requests_what_the_settings_say(settings, placed_on):
+    found = owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"sparkConf": settings})
+    driver = pod("driver", 0, owner=found, labels={"spark-role": "driver"}, annotations=MARKS)
+    cluster = with_owners(Cluster(QUEUE, node("n", 1)), found).add(driver)
+    assert list(placed(cluster.plan()).values()) == placed_on
 
 
 def test_a_size_of_memory_that_spark_does_not_know_is_reported():
