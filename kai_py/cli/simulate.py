@@ -1,6 +1,7 @@
 """``kai-py simulate``: hours of a cluster in seconds, and a report."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,7 @@ from kai_py.report.simulation_page import duration, simulation_page, waiting_cel
 from kai_py.simulate.fifo import simulate_fifo
 from kai_py.simulate.goodput import PolicyFigures
 from kai_py.simulate.measurements import SimulationResult
-from kai_py.simulate.report import OUR_POLICY, SimulationReport, summarise
+from kai_py.simulate.report import OUR_POLICY, NeverStarted, SimulationReport, summarise
 from kai_py.simulate.scenario import Scenario, ScenarioError, ScenarioQueue, parse_scenario
 from kai_py.simulate.simulation import simulate
 from kai_py.simulate.traces import (
@@ -159,6 +160,8 @@ def _simulate_other(
     policy: ComparedPolicy, scenario: Scenario, configuration: Configuration, cycle_seconds: float
 ) -> SimulationResult:
     if policy is ComparedPolicy.FIFO:
+        if any(kind.interruptions_per_hour for kind in scenario.nodes):
+            say("kai-py: fifo is simulated without interruptions of nodes", err=True)
         return simulate_fifo(scenario, PROFILES[configuration.rules])
     theirs = configuration.model_copy(update={"rules": Profile.KAI})
     return _simulate(scenario, theirs, cycle_seconds)
@@ -215,6 +218,14 @@ def _print(found: SimulationReport) -> None:
     typer.echo("RECEIVED, ENTITLED and LOST are GPU-hours.\n")
     sizes = ((name, *waiting_cells(waiting)) for name, waiting in found.by_size.items())
     print_table(("GPUS OF THE GANG", *WAITING), sizes)
+    _print_never_started(found.never_started)
+
+
+def _print_never_started(found: Sequence[NeverStarted]) -> None:
+    if found:
+        typer.echo("\nWhy gangs never started, with the reason of one of them:")
+    rows = ((each.queue, str(each.gangs), each.stage, each.message) for each in found)
+    print_table(("QUEUE", "GANGS", "STAGE", "REASON"), rows)
 
 
 def _policy_cells(policy: PolicyFigures, total: float) -> tuple[str, ...]:

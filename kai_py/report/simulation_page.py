@@ -61,6 +61,7 @@ def simulation_page(
             ("GPUs", *_WAITING_HEADINGS),
             [(name, *waiting_cells(waiting)) for name, waiting in report.by_size.items()],
         ),
+        _never_started(report),
         heading("Evictions and lost work"),
         _evictions(report.policies, results),
         heading("Fragmentation"),
@@ -128,6 +129,14 @@ def _queue_table(report: SimulationReport) -> str:
         for queue in report.queues
     ]
     return table((*headings, *_WAITING_HEADINGS), rows)
+
+
+def _never_started(report: SimulationReport) -> str:
+    headings = ("queue", "gangs that never started", "stage", "reason of one of them")
+    found = report.never_started
+    return table(
+        headings, [(each.queue, str(each.gangs), each.stage, each.message) for each in found]
+    )
 
 
 def _use(report: SimulationReport, results: Mapping[str, SimulationResult]) -> str:

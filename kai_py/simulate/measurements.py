@@ -13,7 +13,7 @@ import numpy as np
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.times import HOUR
 from kai_py.embedded.clock import SIMULATION_START
-from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan
+from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.entitlement import (
     EntitledGpus,
@@ -110,6 +110,8 @@ class SimulationResult:
     entitlement_samples: tuple[EntitlementSample, ...] = ()
     away_hours: dict[str, float] = field(default_factory=dict)
     """By group, the hours in which nodes were interrupted."""
+    unplaced: tuple[Unplaced, ...] = ()
+    """The gangs that were pending at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,8 @@ class Recorder:
     evictions: dict[Action, int] = field(default_factory=dict)
     shares: dict[str, EntitledGpus] = field(default_factory=dict)
     """By queue, since the last interval began."""
+    unplaced: tuple[Unplaced, ...] = ()
+    """The gangs that are pending since the last cycle."""
 
     def record_arrival(self, arrival: Arrival) -> None:
         """A Job was created."""
@@ -180,6 +184,7 @@ class Recorder:
         missing = (gang_rest(self.jobs[gang], pods) for gang, pods in self.missing.items())
         self.shares = entitled_gpus(self.queue_table, shares, missing)
         self.samples.add(now - SIMULATION_START, self.shares)
+        self.unplaced = tuple(plan.unplaced)
         waiting = sum(
             member.charged_gpus
             for unplaced in plan.unplaced

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kai_py.api.times import HOUR
+from kai_py.plan.plan import Stage
 from kai_py.simulate.goodput import PolicyFigures, policy_figures
 from kai_py.simulate.measurements import GangWait, SimulationResult, UsageInterval
 
@@ -42,6 +43,16 @@ class QueueReport:
     evicted_pods: int
     lost_gpu_hours: float
     waiting_times: WaitingTimes
+
+
+@dataclass(frozen=True, slots=True)
+class NeverStarted:
+    """Gangs of a queue that never started, for one reason; ``message`` is that of one of them."""
+
+    queue: str
+    gangs: int
+    stage: Stage
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,8 @@ class SimulationReport:
     lost_gpu_hours: float
     cost: dict[str, float]
     cycles: int
+    never_started: tuple[NeverStarted, ...]
+    """Of the first policy, by queue and stage."""
     policies: tuple[PolicyFigures, ...]
     """Goodput: of kai-py first, then of the policies that it is compared with."""
     samples: tuple[UsageSample, ...]
@@ -121,10 +134,25 @@ def summarise(
         lost_gpu_hours=sum(queue.lost_gpu_hours for queue in queues),
         cost=_cost(result),
         cycles=result.cycles,
+        never_started=_never_started(result),
         policies=tuple(
             policy_figures(name, each) for name, each in ({OUR_POLICY: result} | {**others}).items()
         ),
         samples=usage_samples(result),
+    )
+
+
+def _never_started(result: SimulationResult) -> tuple[NeverStarted, ...]:
+    """Why gangs never started, as the last cycle found it."""
+    started = {wait.gang for wait in result.waits if wait.seconds is not None}
+    queues = {wait.gang: wait.queue for wait in result.waits}
+    messages: dict[tuple[str, Stage], list[str]] = {}
+    for each in sorted(result.unplaced, key=lambda unplaced: unplaced.gang):
+        if each.gang in queues and each.gang not in started:
+            messages.setdefault((queues[each.gang], each.stage), []).append(each.message)
+    return tuple(
+        NeverStarted(queue, len(found), stage, found[0])
+        for (queue, stage), found in sorted(messages.items())
     )
 
 

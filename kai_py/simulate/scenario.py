@@ -15,7 +15,7 @@ at even or (``random: true``) at random distances with that mean. Arrivals are d
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -24,10 +24,13 @@ from pydantic import Field, ValidationError, model_validator
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name
 from kai_py.api.node_departures import DepartureTreatment
-from kai_py.api.problems import field_problems
+from kai_py.api.problems import closest_match, field_problems
 from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import HOUR
+from kai_py.snapshot.tables.queue_objects import queue_info
+from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
+from kai_py.snapshot.tables.queues import QueueFault
 
 Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
 MAX_ARRIVALS = 1_000_000
@@ -155,7 +158,63 @@ def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
     if endless is not None:
         place = f"{name}:{line_at(value, ('jobs', endless))}: jobs[{endless}]"
         raise ScenarioError(f"{place}: with it more than {MAX_ARRIVALS:,} Jobs are created")
+    found = sorted((line_at(value, path), text) for path, text in _contradictions(scenario))
+    if found:
+        raise ScenarioError("\n".join(f"{name}:{line}: {text}" for line, text in found))
     return scenario
+
+
+Problem = tuple[tuple[str | int, ...], str]
+"""The path of a field, and what is wrong with it."""
+
+
+def _contradictions(scenario: Scenario) -> Iterator[Problem]:
+    """Why a scenario cannot be simulated as it is written."""
+    yield from _names_used_again("nodes", [each.name for each in scenario.nodes])
+    yield from _names_used_again("queues", [each.name for each in scenario.queues])
+    infos = [queue_info(queue_spec(each)) for each in scenario.queues]
+    table, problems = build_queue_table(infos, ())
+    positions = {queue.name: index for index, queue in enumerate(scenario.queues)}
+    for problem in problems:
+        if problem.fault is not QueueFault.DUPLICATE:
+            index = positions[problem.queue]
+            yield ("queues", index), f"queues[{index}]: {problem.reason}"
+    for index, job in enumerate(scenario.jobs):
+        yield from _problems_of_job(job, index, table)
+    yield from _names_of_two_jobs(scenario)
+
+
+def _names_used_again(field: str, names: Sequence[str]) -> Iterator[Problem]:
+    known = set[str]()
+    for index, name in enumerate(names):
+        if name in known:
+            yield (field, index, "name"), f'{field}[{index}].name: "{name}" is used more than once'
+        known.add(name)
+
+
+def _problems_of_job(job: ScenarioJob, index: int, table: QueueTable) -> Iterator[Problem]:
+    if job.min_available is not None and job.min_available > job.pods:
+        path = "jobs", index, "minAvailable"
+        yield path, f"jobs[{index}].minAvailable: must be at most pods, which is {job.pods}"
+    place, queue = ("jobs", index, "queue"), table.positions.get(job.queue)
+    if queue is None:
+        nearest = closest_match(job.queue, table.names)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        yield place, f'jobs[{index}].queue: there is no queue "{job.queue}"{hint}'
+    elif not table.is_leaf[queue]:
+        hint = "only queues without children accept Jobs"
+        yield place, f'jobs[{index}].queue: queue "{job.queue}" has children; {hint}'
+
+
+def _names_of_two_jobs(scenario: Scenario) -> Iterator[Problem]:
+    """Jobs that would be created with the name of one of an entry before."""
+    first: dict[str, int] = {}
+    for index, job in enumerate(scenario.jobs):
+        names = (name for _, name in _created(scenario, job, index))
+        taken = next((name for name in names if first.setdefault(name, index) != index), None)
+        if taken is not None:
+            text = f'a Job "{taken}" is also created by jobs[{first[taken]}]; choose another name'
+            yield ("jobs", index, "name"), f"jobs[{index}].name: {text}"
 
 
 def _first_beyond_the_maximum(scenario: Scenario) -> int | None:
@@ -172,17 +231,20 @@ def _first_beyond_the_maximum(scenario: Scenario) -> int | None:
 def arrivals(scenario: Scenario) -> list[Arrival]:
     """Every Job that is created, in order of time."""
     result = [
-        Arrival(seconds, _numbered(job, number * job.burst + copy), job)
+        Arrival(seconds, name, job)
         for index, job in enumerate(scenario.jobs)
-        for number, seconds in enumerate(_times(scenario, job, index))
-        for copy in range(job.burst)
+        for seconds, name in _created(scenario, job, index)
     ]
     return sorted(result, key=lambda each: (each.seconds, each.name))
 
 
-def _numbered(job: ScenarioJob, number: int) -> str:
+def _created(scenario: Scenario, job: ScenarioJob, index: int) -> Iterator[tuple[float, str]]:
+    """When the Jobs of an entry are created, seconds from the start, and their names."""
     once = job.every is None and job.count is None and job.burst == 1
-    return job.name if once else f"{job.name}-{number}"
+    numbers = itertools.count()
+    for seconds in _times(scenario, job, index):
+        for _ in range(job.burst):
+            yield seconds, job.name if once else f"{job.name}-{next(numbers)}"
 
 
 def _times(scenario: Scenario, job: ScenarioJob, index: int) -> Iterator[float]:

@@ -184,6 +184,7 @@ def simulate(
         attempts=tuple(record.attempts),
         entitlement_samples=tuple(record.samples.samples),
         away_hours=interruptions.away_hours(end),
+        unplaced=record.unplaced,
     )
 
 

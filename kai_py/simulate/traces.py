@@ -18,6 +18,7 @@ requested; no job ends.
 """
 
 import csv
+import itertools
 import math
 import random
 import re
@@ -192,7 +193,21 @@ def is_trace(text: str) -> bool:
 
 def parse_jobs(text: str, *, name: str) -> RecordedJobs:
     """Read a list of jobs; raises ScenarioError that names the line."""
-    return RecordedJobs(tuple(_lines(text, name, JOBS, "jobs")))
+    return RecordedJobs(tuple(_with_names_of_their_own(list(_lines(text, name, JOBS, "jobs")))))
+
+
+def _with_names_of_their_own(jobs: Sequence[ScenarioJob]) -> Iterator[ScenarioJob]:
+    """Jobs of one name, as names that were cut short may be, get a number."""
+    taken, numbers = {job.name for job in jobs}, dict[str, Iterator[int]]()
+    for job in jobs:
+        if job.name not in numbers:
+            numbers[job.name] = itertools.count(2)
+            yield job
+            continue
+        names = (f"{job.name}-{number}" for number in numbers[job.name])
+        name = next(each for each in names if each not in taken)
+        taken.add(name)
+        yield job.model_copy(update={"name": name})
 
 
 def parse_nodes(text: str, *, name: str) -> tuple[NodeGroup, ...]:

@@ -37,6 +37,21 @@ def test_it_reports_in_words_as_json_and_as_a_page(scenario, tmp_path):
     assert page.read_text().startswith("<!doctype html>")
 
 
+def test_reasons_are_printed_only_where_gangs_never_started(scenario):
+    assert "never started, with" not in simulate(str(scenario))
+    scenario.write_text(SCENARIO.replace("pods: 4", "pods: 5"))
+    printed = simulate(str(scenario))
+    assert "Why gangs never started, with the reason of one of them:" in printed
+    assert "the nodes hold 4 of the 5 pods" in printed
+
+
+def test_that_fifo_knows_no_interruptions_is_told(scenario):
+    told = "fifo is simulated without interruptions of nodes"
+    assert told not in simulate(str(scenario), "--against", "fifo")
+    scenario.write_text(SCENARIO.replace("gpus: 4", "gpus: 4, interruptionsPerHour: 1"))
+    assert told in simulate(str(scenario), "--against", "fifo")
+
+
 def test_what_cannot_be_read_is_one_line(tmp_path, scenario):
     with pytest.raises(CommandError, match="No such file"):
         simulate(str(tmp_path / "none.yaml"))

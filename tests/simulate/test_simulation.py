@@ -80,6 +80,27 @@ def test_what_time_alone_changes_is_decided_at_that_time():
     assert high.seconds == pytest.approx(6 * 60, abs=5)
 
 
+def test_why_gangs_never_started_is_told_by_queue_and_stage():
+    found = summarise(
+        played(
+            """
+            hours: 1
+            nodes: [{name: n, count: 2, gpus: 4}]
+            queues: [{name: a}, {name: none, maxGPUs: 0}]
+            jobs:
+            - {name: large, queue: a, gpusPerPod: 5, count: 2, every: 10}
+            - {name: fits, queue: a, pods: 2, minutes: 90}
+            - {name: waits, queue: a, pods: 8, at: 1}
+            - {name: refused, queue: none}
+            """
+        )
+    )
+    at_stages = [(each.queue, each.gangs, each.stage) for each in found.never_started]
+    assert at_stages == [("a", 3, "Resources"), ("none", 1, "QueueMax")]
+    assert "each of 2 nodes has 4" in found.never_started[0].message
+    assert sum(queue.waiting_times.never_started for queue in found.queues) == 4
+
+
 def test_free_gpus_in_pieces_are_told_over_time():
     found = summarise(
         played(
@@ -167,6 +188,41 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
             r"s:4: jobs\[0\].*gpusPerPod",
         ),
         ("nodes: [{name: n}]\nqueues: [{name: a, maxGPUs: -1}]", "maxGPUs"),
+        (
+            "nodes: [{name: n}, {name: n}]\nqueues: [{name: a}]",
+            r's:1: nodes\[1\].name: "n" is used more than once',
+        ),
+        (
+            "nodes: [{name: n}]\nqueues:\n- {name: a}\n- {name: a}",
+            r's:4: queues\[1\].name: "a" is used more than once',
+        ),
+        (
+            "nodes: [{name: n}]\nqueues: [{name: a, parent: b}]",
+            r"s:2: queues\[0\]: queue 'a': parent 'b' does not exist",
+        ),
+        (
+            "nodes: [{name: n}]\nqueues:\n- {name: a, parent: b}\n- {name: b, parent: a}",
+            r"(?s)s:3: queues\[0\]: queue 'a' is its own ancestor.*s:4: queues\[1\]",
+        ),
+        (
+            "nodes: [{name: n}]\nqueues: [{name: team}]\njobs: [{name: j, queue: taem}]",
+            r's:3: jobs\[0\].queue: there is no queue "taem"; did you mean team\?',
+        ),
+        (
+            "nodes: [{name: n}]\nqueues: [{name: a}, {name: b, parent: a}]\n"
+            "jobs: [{name: j, queue: a}]",
+            r's:3: jobs\[0\].queue: queue "a" has children',
+        ),
+        (
+            "nodes: [{name: n}]\nqueues: [{name: a}]\n"
+            "jobs: [{name: j, queue: a, pods: 2, minAvailable: 3}]",
+            r"s:3: jobs\[0\].minAvailable: must be at most pods, which is 2",
+        ),
+        (
+            "hours: 3\nnodes: [{name: n}]\nqueues: [{name: a}]\n"
+            "jobs:\n- {name: j, queue: a, every: 60}\n- {name: j-1, queue: a}",
+            r's:6: jobs\[1\].name: a Job "j-1" is also created by jobs\[0\]',
+        ),
     ],
 )
 def test_what_is_wrong_with_a_scenario_is_told_with_its_line(text, message):

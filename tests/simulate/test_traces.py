@@ -71,6 +71,20 @@ def test_columns_are_known_by_their_other_names_and_in_any_order():
     assert parse_jobs(turned, name="jobs") == parse_jobs(OPENB_JOBS, name="jobs")
 
 
+def test_jobs_of_one_name_are_told_apart():
+    lines = OPENB_JOBS.splitlines()
+    header, lines = lines[0], [line.replace("-pod-0002", "-pod-0000-2") for line in lines[1:4]]
+    listed = [header, *lines, *[line.replace("-pod-0001", "-pod-0000") for line in lines[:2]]]
+    names = [job.name for job in parse_jobs("\n".join(listed), name="jobs").jobs]
+    assert names == [
+        "openb-pod-0000",
+        "openb-pod-0001",
+        "openb-pod-0000-2",
+        "openb-pod-0000-3",
+        "openb-pod-0000-4",
+    ]
+
+
 def test_equal_nodes_are_one_kind():
     two, one = parse_nodes(OPENB_NODES, name="nodes")
     assert (two.count, two.gpus, two.cpu, two.labels) == (2, 2, 64, {MODEL_LABEL: "P100"})
