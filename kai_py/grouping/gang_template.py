@@ -58,7 +58,7 @@ class GangTemplate:
     ``gang_suffix_of`` splits the owner's pods into several gangs. ``subgroup_of`` and ``order_of``
     give a pod's leaf and order. ``tree_with``: the tree once this pod exists, where that is not
     ``tree`` for all. ``total_pods`` 0: unknown. ``has_roles``: as of GangSpec. ``expected``: pods
-    created once others run.
+    created once others run; ``expected_with``: the same for this pod, where they differ.
     """
 
     tree: Subgroup
@@ -69,6 +69,7 @@ class GangTemplate:
     total_pods: int = 0
     has_roles: bool = False
     expected: tuple[ExpectedPods, ...] = ()
+    expected_with: Callable[[Pod], tuple[ExpectedPods, ...]] | None = None
     min_member_annotations: tuple[str, ...] = ()
     queue: str = ""
     problem: str = ""

@@ -70,6 +70,7 @@ from kai_py.grouping.topology_annotations import constraint_of
 SOURCES = (POD_GROUP_ANNOTATION, SPARK, FLINK, DASK, SKYPILOT)
 CACHE_LIMIT = 10_000
 MAX_EXPECTED_PODS = 10_000
+MAX_KNOWN_TREES = 1000
 
 SINGLE_POD = GangTemplate(tree=Subgroup(min_members=1))
 NO_RULE = Rule.model_construct(owners=())
@@ -326,7 +327,7 @@ def _template_within(template: GangTemplate, topology: TopologyConstraint) -> Ga
         assert tree_with is not None
         tree = tree_with(pod)
         if id(tree) not in known:
-            known[id(tree)] = tree, within(tree, topology)
+            remember(known, id(tree), (tree, within(tree, topology)), MAX_KNOWN_TREES)
         return known[id(tree)][1]
 
     return replace(
@@ -355,11 +356,13 @@ def _gang_of_member(
         order=template.order_of(pod),
         total_pods=template.total_pods,
         has_roles=template.has_roles,
-        expected=template.expected,
+        expected=template.expected
+        if template.expected_with is None
+        else template.expected_with(pod),
         rule=cached.rule,
         problem=template.problem,
         pod_problem=""
-        if template.problem or subgroup in cached.subgroups
+        if template.problem or subgroup in cached.subgroups or subgroup in tree.leaf_names()
         else _unknown_subgroup(subgroup, cached),
     )
 

@@ -8,11 +8,17 @@ Two things make workers wait for their leader: ``startupPolicy: LeaderReady``, a
 placement, for which LWS must know the leader's domain. The leader starts when the whole group fits,
 in one domain where placement is exclusive; from the first worker on all pods are required.
 
+The size of a group is that of its pods' annotation: when the field changes, a group keeps the old
+one until the rollout reaches it, or for good behind a partition.
+
 Source: leaderworkerset.x-k8s.io/v1 (labels of its webhook, subgroup arithmetic of its API text).
 """
 
 from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.counts import count_at, entries
@@ -32,6 +38,8 @@ from kai_py.grouping.topology_annotations import TemplateTopology, template_topo
 
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+SIZE_KEY = "leaderworkerset.sigs.k8s.io/size"
+"""The annotation of pods with the size of their group."""
 SIZE = "spec.leaderWorkerTemplate.size"
 SEGMENT_SIZE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"
 SEGMENT_TYPE = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupPolicyType"
@@ -43,6 +51,8 @@ EXCLUSIVE_SUBGROUPS_KEY = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topolo
 """The level of which each subgroup gets a domain of its own; its pods wait for no leader."""
 MAX_SIZE = 10_000
 """Most pods of a group: each has a place in a list, and a placeholder until it exists."""
+MAX_KNOWN_SIZES = 8
+"""Sizes of groups of which the trees are kept; pods may claim any."""
 LEADER = "leader"
 WORKERS = "workers"
 
@@ -59,30 +69,62 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     leaders = template_topology(
         workload, template_annotations(content, LEADER_TEMPLATE), with_workload=False
     )
-    names = _leaf_names(leader_worker_set, size, workers)
     rank = number_label_reader(WORKER_INDEX_LABEL)
+    annotations = leader_worker_set.metadata.annotations
+    per_subgroup, level = (
+        annotations.get(key, "") for key in (EXCLUSIVE_SUBGROUPS_KEY, EXCLUSIVE_KEY)
+    )
+    leader_first = bool(level) or leader_worker_set.first_at(STARTUP) == "LeaderReady"
+
+    @lru_cache(maxsize=MAX_KNOWN_SIZES)
+    def group_of(pods: int) -> _Group:
+        names = _leaf_names(leader_worker_set, pods, workers)
+        whole, start = (
+            _tree(names, needed, leaders, workers, per_subgroup) for needed in (pods, 1)
+        )
+        if level:
+            exclusive = TopologyConstraint(required_level=level)
+            whole, start = within(whole, exclusive), within(start, exclusive)
+        expected = _expected_workers(leader_worker_set, names) if leader_first else ()
+        return _Group(names, whole, start, expected)
 
     def leaf(pod: Pod) -> str:
-        index = rank(pod)
+        index, names = rank(pod), group_of(_size_of(pod, size)).names
         return names[index] if index < len(names) else f"worker {index}"
 
-    annotations = leader_worker_set.metadata.annotations
-    per_subgroup = annotations.get(EXCLUSIVE_SUBGROUPS_KEY, "")
-    whole, start = (_tree(names, needed, leaders, workers, per_subgroup) for needed in (size, 1))
-    level = annotations.get(EXCLUSIVE_KEY, "")
-    if level:
-        exclusive = TopologyConstraint(required_level=level)
-        whole, start = within(whole, exclusive), within(start, exclusive)
-    leader_first = bool(level) or leader_worker_set.first_at(STARTUP) == "LeaderReady"
+    def tree_with(pod: Pod) -> Subgroup:
+        group = group_of(_size_of(pod, size))
+        return group.start if leader_first and not rank(pod) else group.whole
+
+    group = group_of(size)
     return GangTemplate(
-        tree=start if leader_first else whole,
-        tree_with=(lambda pod: whole if rank(pod) else start) if leader_first else None,
+        tree=group.start if leader_first else group.whole,
+        tree_with=tree_with,
         subgroup_of=leaf,
         order_of=rank,
         gang_suffix_of=lambda pod: pod.metadata.labels.get(GROUP_INDEX_LABEL, ""),
         total_pods=size,
-        expected=_expected_workers(leader_worker_set, names) if leader_first else (),
+        expected=group.expected,
+        expected_with=lambda pod: group_of(_size_of(pod, size)).expected,
     )
+
+
+class _Group(NamedTuple):
+    """A group of one size: the leaf of each pod; the tree of all pods, and that of its leader.
+
+    ``expected``: the workers, where they wait for the leader.
+    """
+
+    names: tuple[str, ...]
+    whole: Subgroup
+    start: Subgroup
+    expected: tuple[ExpectedPods, ...]
+
+
+def _size_of(pod: Pod, size: int) -> int:
+    """The pods of the group of ``pod``: while a new ``size`` is rolled out, groups differ."""
+    written = parse_int64(pod.metadata.annotations.get(SIZE_KEY, ""))
+    return written if written is not None and 1 <= written <= MAX_SIZE else size
 
 
 def _expected_workers(found: Unstructured, names: tuple[str, ...]) -> tuple[ExpectedPods, ...]:

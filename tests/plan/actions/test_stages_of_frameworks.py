@@ -46,6 +46,15 @@ def test_an_exclusive_group_starts_with_its_leader_in_a_domain_for_all(gpus, rac
     assert [node[0] for node in at.values()] == ([rack] if rack else [])
 
 
+@pytest.mark.parametrize(("size", "starts"), [("2", 1), ("3", 0)])
+def test_a_leader_needs_capacity_for_the_size_that_its_group_has(size, starts):
+    found = serve(size=5)
+    leader = of_group(found, 0)
+    leader["metadata"]["annotations"] = {**MARKS, f"{LWS}/size": size}
+    cluster = with_owners(Cluster(QUEUE, racks(a1=4)), found).add(leader)
+    assert len(placed(cluster.plan())) == starts
+
+
 def test_the_domain_of_an_exclusive_group_is_held_until_its_workers_come():
     found = serve()
     rival = pod("rival", 3, annotations=MARKS)
