@@ -52,14 +52,15 @@ def _check(manifest: Manifest, value: Any, model: str, path: FieldPath) -> Itera
     types = _types(model)
     if not types or not isinstance(value, LineMapping):
         return
-    yield from _unknown(manifest, value, path, types)
+    yield from unknown_fields(manifest, value, path, types)
     for key in [key for key in value if key in types]:
         yield from _check(manifest, value[key], types[key], (*path, key))
 
 
-def _unknown(
-    manifest: Manifest, value: LineMapping, path: FieldPath, types: Mapping[str, str]
+def unknown_fields(
+    manifest: Manifest, value: LineMapping, path: FieldPath, types: Mapping[str, object]
 ) -> Iterator[Finding]:
+    """The fields of ``value`` that are not among ``types``."""
     for key in [key for key in value if key not in types]:
         if key in FORMER_FIELDS:
             yield manifest.hint((*path, key), FORMER_FIELDS[key])

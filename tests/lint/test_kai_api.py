@@ -1,0 +1,82 @@
+"""KAI's own objects: fields that their definitions do not have, and bounds that are left out."""
+
+import pytest
+import yaml
+
+from kai_py.deploy.kai_api import kai_defaults
+from kai_py.lint.manifest import Severity
+from tests.lint.manifests import errors, fixed, hints
+from tests.support.linting import lint
+
+QUEUE = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec:
+  resources:
+    gpu: {quota: 8, limit: -1, overQuotaWeight: 1}
+    cpu: {quota: -1, limit: -1}
+    memory: {quota: -1, limit: 0}
+"""
+GROUP = """\
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: g}
+spec:
+  queue: team
+  subGroups: [{name: a, minMember: 2}, {name: b, minMember: 1, parent: a}]
+"""
+
+
+@pytest.mark.parametrize("text", [QUEUE, GROUP, yaml.safe_dump_all(kai_defaults())])
+def test_objects_as_kai_documents_them_are_valid(text):
+    assert errors(text) == []
+    assert [each for each in hints(text) if "limit" in each] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "wrong", "told"),
+    [
+        (QUEUE, "overQuotaWeight", "overquotaWeight", "write overQuotaWeight"),
+        (QUEUE, "resources:", "resource:", "write resources"),
+        (GROUP, "subGroups", "subgroups", "write subGroups"),
+        (GROUP, "parent: a", "parnet: a", "write parent"),
+    ],
+)
+def test_fields_that_the_api_drops_are_corrected(text, right, wrong, told):
+    misspelt = text.replace(right, wrong)
+    [error] = errors(misspelt)
+    assert "no such field" in error
+    assert told in error
+    assert fixed(misspelt) == [yaml.safe_load(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "wrong", "told"),
+    [
+        (QUEUE, "quota: 8", "quota: '8'", "spec.resources.gpu.quota: must be of type number"),
+        (QUEUE, "quota: 8", "quota: true", "spec.resources.gpu.quota: must be of type number"),
+        (QUEUE, "spec:", "spec:\n  priority: 1.5", "spec.priority: must be of type integer"),
+        (QUEUE, "spec:", "spec:\n  reclaimMinRuntime: soon", "'soon' is not a duration"),
+        (GROUP, "queue:", "preemptibility: maybe\n  queue:", "must be one of preemptible, semi-"),
+        (GROUP, "parent: a", "parent: c", 'there is no subgroup "c"'),
+        (GROUP, "queue:", "minSubGroup: 3\n  queue:", "minSubGroup is 3, but there are only 1"),
+        (GROUP, "queue:", "minMember: 1\n  minSubGroup: 1\n  queue:", "are both set"),
+    ],
+)
+def test_values_without_a_meaning_are_told(text, right, wrong, told):
+    [error] = errors(text.replace(right, wrong))
+    assert told in error
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+def test_a_limit_that_is_left_out_is_told_to_be_zero(resource):
+    queue = yaml.safe_load(QUEUE)
+    del queue["spec"]["resources"][resource]
+    [found] = lint(yaml.safe_dump(queue)).findings
+    assert (found.field, found.severity) == (f"spec.resources.{resource}.limit", Severity.HINT)
+    assert "is not set, which means 0" in found.message
+
+
+def test_other_versions_and_kinds_are_left_alone():
+    assert errors(QUEUE.replace("scheduling.run.ai/v2", "scheduling.volcano.sh/v1beta1")) == []
