@@ -22,6 +22,7 @@ kind: Queue
 metadata: {name: team}
 spec:
   parentQueue: gone
+  reclaimMinRuntime: soon
   resources:
     gpu: {quota: 4, limit: -1, overQuotaWeight: 1}
     cpu: {quota: -1, limit: -1}
@@ -89,6 +90,7 @@ def test_every_object_has_its_verdict(written, capsys):
     assert {key: verdict for key, (verdict, _) in found.items()} == {
         ("Queue/team", ""): "works",
         ("Queue/team", "spec.resources.memory.limit"): "works",
+        ("Queue/team", "spec"): "differs",
         ("Queue/team", "spec.parentQueue"): "differs",
         ("Queue/team", "metadata.name"): "differs",
         ("PodGroup/prod/serve", ""): "works",
@@ -108,6 +110,7 @@ def test_every_object_has_its_verdict(written, capsys):
         ): "missing",
     }
     assert "only 2 subgroups below" in found["PodGroup/prod/serve", "spec.subGroups"][1]
+    assert "'soon' is not a duration" in found["Queue/team", "spec"][1]
 
 
 FEATURES = {

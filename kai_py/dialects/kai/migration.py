@@ -25,6 +25,7 @@ from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiQueue, KaiSu
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
 from kai_py.dialects.kai.pod_groups import problems_of
+from kai_py.dialects.kai.queues import kai_queue_info
 
 RawObject = Mapping[str, Any]
 
@@ -234,6 +235,8 @@ def _queue(document: RawObject, queues: set[str], native: set[str]) -> Iterator[
             field = f"spec.resources.{resource}.limit"
             text = "is unset: as in KAI the limit is 0; write -1 for no limit"
             yield _note(Compatibility.WORKS, document, field, text)
+    for problem in kai_queue_info(queue).problems:
+        yield _note(Compatibility.DIFFERS, document, "spec", problem.reason)
     parent = queue.spec.parent_queue
     if parent and parent not in queues:
         text = f'"{parent}" does not exist: KAI ignores the queue, here it is a root'
