@@ -1,8 +1,9 @@
 """Volcano Job: minAvailable pods, of which each task may require a number of its own.
 
-``minAvailable`` of the job is by default the sum over its tasks of ``minAvailable``, else
-``replicas``. As in Volcano, the minimums of tasks count if their sum is at most that of the job. A
-tree has no minimum over minimums: what the job requires beyond is required of its tasks in order.
+``minAvailable`` of the job is by default, and where it is 0, the sum over its tasks of
+``minAvailable``, else ``replicas``. As in Volcano, the minimums of tasks count if their sum is at
+most that of the job. A tree has no minimum over minimums: what the job requires beyond is required
+of its tasks in order.
 
 Pods of a task with ``dependsOn`` are created once pods of the other tasks run: a minMember that
 includes them would never be reached. The first tasks start when there is capacity for these, too.
@@ -52,7 +53,7 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         for task, replicas, place in zip(tasks, pods, places, strict=True)
     ]
     total = sum(pods)
-    min_available = count_at(job.content, MIN_AVAILABLE, sum(minimums) or 1)
+    min_available = count_at(job.content, MIN_AVAILABLE, 0) or sum(minimums) or 1
     if tasks and min_available > total:
         raise InvalidWorkloadError(
             f"minMember {min_available} can never be reached: only {total} pods will exist"
