@@ -61,7 +61,13 @@ KNOWN_KEYS = _words("""
 
     AZUREML_NODE_COUNT job.autoscaler.enabled jobmanager.scheduler
     kubernetes.operator.job.autoscaler.enabled parallelism.default scheduler-mode
-    spark.kubernetes.allocation.maxPendingPods taskmanager.numberOfTaskSlots
+    taskmanager.numberOfTaskSlots
+
+    spark.dynamicAllocation.enabled spark.dynamicAllocation.initialExecutors
+    spark.dynamicAllocation.minExecutors spark.executor.cores spark.executor.instances
+    spark.executor.memory spark.executor.memoryOverhead spark.executor.resource.gpu.amount
+    spark.executor.resource.gpu.vendor spark.kubernetes.allocation.maxPendingPods
+    spark.kubernetes.executor.request.cores
 """)
 """Keys without a known domain that mean something to the scheduler, on objects and in settings."""
 
@@ -87,11 +93,15 @@ _COMMON = KNOWN_KEYS | _WORDS | frozenset(map(str, _CHOICES))
 _PATTERNS = (
     re.compile(r"[+-]?\d+(\.\d+)?(m|k|[KMGTPE]i?|e[+-]?\d+|u|n|%)?"),
     re.compile(r"\d+(\.\d+)? ?[kmgtp]?i?b?", re.IGNORECASE),
+    re.compile(r"\d+-\d+"),
     re.compile(r"(\d+(\.\d+)?(h|m|s|ms|us|ns))+"),
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"),
     re.compile(r"[A-Z][A-Za-z]*"),
 )
-"""Quantities, sizes as for a JVM, durations, times, words of the APIs: names are in lower case."""
+"""Quantities, sizes as for a JVM, intervals, durations, times, words of the APIs.
+
+Names are in lower case.
+"""
 
 
 def is_common(text: str) -> bool:
