@@ -13,6 +13,7 @@ from kai_py.api.problems import closest_match
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.changes import ApplySteps
+from kai_py.simulate.cluster import was_never_applied
 from kai_py.simulate.manifest_remedies import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, account_of
 from kai_py.simulate.remedy_search import as_suggestion, create, patch, replace
@@ -27,7 +28,7 @@ def explain_absent(
 ) -> Explanation | None:
     """Why a workload has no pods; None if it has some, has ended or does not exist."""
     workload = _workload(documents, subject, name)
-    if workload is None or not workload["metadata"].get("uid") or _has_ended(workload):
+    if workload is None or was_never_applied(workload) or _has_ended(workload):
         return None
     if workload["spec"].get("suspend"):
         return Explanation(_key(workload), NO_PODS, f"{SUSPENDED}.")

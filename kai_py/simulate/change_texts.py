@@ -145,7 +145,7 @@ def parse_add_nodes(text: str) -> AddNodes:
     """Parse NODE=COUNT; raises ChangeError."""
     match = _NODES.fullmatch(text)
     if match is None:
-        raise ChangeError(f"{text}: is not of the form NODE=COUNT")
+        raise ChangeError(f"{text}: is not of the form NODE=COUNT, with a COUNT below 10000")
     return AddNodes(match["like"], int(match["count"]))
 
 

@@ -256,9 +256,17 @@ def _key(document: Document) -> tuple[str, str]:
 
 def add_uid(document: Document) -> None:
     """Give an object that was never applied a uid."""
+    document["metadata"].setdefault("uid", _made_uid(document))
+
+
+def was_never_applied(document: Document) -> bool:
+    """Whether an object has no uid but that of ``add_uid``."""
+    return document["metadata"].get("uid") in (None, "", _made_uid(document))
+
+
+def _made_uid(document: Document) -> str:
     meta = document["metadata"]
-    identity = (document["kind"], meta.get("namespace") or "", meta["name"])
-    meta.setdefault("uid", "/".join(identity))
+    return "/".join((document["kind"], meta.get("namespace") or "", meta["name"]))
 
 
 def completed(document: Document, resource: ServedResource | None) -> Document:

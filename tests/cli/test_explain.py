@@ -105,6 +105,18 @@ def test_what_else_a_queue_rations_is_told(tmp_path):
     assert [level["unit"] for level in answer["limited_resources"]] == ["CPU cores", "GB memory"]
 
 
+def test_a_job_that_was_never_applied_is_explained_with_the_pods_to_come(tmp_path):
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    path = tmp_path / "list.json"
+    nine = manifests.job("nine", 9)
+    nine["metadata"]["namespace"] = "default"
+    documents = [manifests.node("n0", **ready), manifests.QUEUE, nine]
+    path.write_text(json.dumps({"kind": "List", "items": documents}), encoding="utf-8")
+    printed = explain("job", "nine", "--from", str(path), "--no-suggestions").output
+    assert "default/Job/nine is pending (Resources)" in printed
+    assert "9 pods must start together" in printed
+
+
 def test_pods_that_were_never_applied_are_explained_too(tmp_path, caplog):
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     tainted = manifests.node("n0", **ready)
