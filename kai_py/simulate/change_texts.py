@@ -168,3 +168,8 @@ def parse_changes(pairs: Iterable[tuple[str, str]]) -> list[ClusterChange]:
         except ChangeError as error:
             raise ChangeError(f"--{kind} {error}") from None
     return found
+
+
+def in_order(changes: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
+    """The changes, with fields of Queues set last, as others of them may add the Queue."""
+    return tuple(sorted(changes, key=lambda change: isinstance(change, SetQueue)))

@@ -12,6 +12,7 @@ from kai_py.grouping.gang import is_satisfied
 from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import CAPACITY_MAY_HELP, Eviction, Plan, Stage
+from kai_py.simulate.change_texts import in_order
 from kai_py.simulate.changes import AddNodes, ClusterChange
 from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
 from kai_py.simulate.fork import run_in_fork
@@ -90,7 +91,7 @@ def what_if(
 ) -> Comparison:
     """Compare the settled cluster with and without ``changes``; raises ChangeError."""
     cluster = LoadedCluster(documents, configuration, now)
-    return compare(cluster.settled(), cluster.settled(*changes))
+    return compare(cluster.settled(), cluster.settled(*in_order(changes)))
 
 
 def nodes_needed(
@@ -111,7 +112,7 @@ def nodes_needed(
     cluster = LoadedCluster(documents, configuration, now)
 
     def waiting(count: int) -> list[WaitingGang]:
-        outcome = cluster.settled(*changes, AddNodes(like, count, pattern))
+        outcome = cluster.settled(*in_order((*changes, AddNodes(like, count, pattern))))
         return [each for each in outcome.waiting if each.stage in CAPACITY_MAY_HELP]
 
     pods = sum(each.pods for each in waiting(0))

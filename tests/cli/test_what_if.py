@@ -64,6 +64,13 @@ def test_a_manifest_is_tried(saved, tmp_path):
     assert needed.output == "with 3 more nodes like node-0, no gang is short of capacity\n"
 
 
+def test_fields_are_set_in_queues_that_a_manifest_adds(saved, tmp_path):
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(yaml.safe_dump_all([queue("other", 0, 1), job("mine", 2, "other")]))
+    result = what_if("--from", saved, "--set", "other.maxGPUs=2", "-f", str(manifest))
+    assert "default/Job/mine" in result.output.split("Starts:")[1].split("Queues")[0]
+
+
 @pytest.mark.slow
 def test_what_other_schedulers_place_is_told(saved, tmp_path):
     made = job("more", 1, "team")
