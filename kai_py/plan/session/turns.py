@@ -142,10 +142,12 @@ class Turns:
         return None
 
     def _undone_if_failed(self, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.statement.trial() as trial:
-            result = run(*args, **kwargs)
-            trial.keep()
-        return result
+        trial = self.statement.trial()
+        try:
+            return run(*args, **kwargs)
+        except BaseException:
+            trial.undo()
+            raise
 
     def fail(self, gang: Gang, error: Exception) -> None:
         """Set the gang aside for an error; or, for a cycle over its limit, the gangs it names."""

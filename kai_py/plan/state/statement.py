@@ -94,7 +94,7 @@ class Statement:
 
     def trial(self) -> Trial:
         """Undo everything done in the block unless ``keep`` was called."""
-        return Trial(partial(self._roll_back, len(self._undo)))
+        return Trial(self._undo)
 
     def free(self, capacity: Capacity) -> Floats:
         """(resources, nodes) free for pods that start now, or that wait for terminating pods.
@@ -156,10 +156,10 @@ class Statement:
         """
         placed = 0
         for member in members:
-            mark = len(self._undo)
+            trial = self.trial()
             taken = self._take(member, row, capacity, gpu_fraction, before=placed)
             if taken is None:
-                self._roll_back(mark)
+                trial.undo()
                 break
             gpus, devices = taken
             self._record(
@@ -374,10 +374,6 @@ class Statement:
     def conclude(self) -> None:
         """The decisions stand: none is undone any more, so what could undo them is dropped."""
         self._undo.clear()
-
-    def _roll_back(self, mark: int) -> None:
-        while len(self._undo) > mark:
-            self._undo.pop()()
 
     def _add(self, row: int, amounts: Floats, capacity: Capacity) -> None:
         self.future_idle[:, row] += amounts

@@ -22,10 +22,17 @@ def undo_all(steps: Sequence[Undo]) -> Undo:
 class Trial:
     """A block of work that is undone at its end unless ``keep`` was called."""
 
-    def __init__(self, undo: Undo) -> None:
-        """Not kept yet; ``undo`` may also be called before the end."""
+    __slots__ = ("_log", "_start", "kept")
+
+    def __init__(self, log: list[Undo]) -> None:
+        """Not kept yet; ``log``: the undos of changes so far, to which the work adds its own."""
+        self._log, self._start = log, len(log)
         self.kept = False
-        self.undo = undo
+
+    def undo(self) -> None:
+        """Undo the work, which is also possible before the end of the block."""
+        while len(self._log) > self._start:
+            self._log.pop()()
 
     def keep(self) -> None:
         """Keep the work when the block ends."""

@@ -1,6 +1,5 @@
 """Trial placements one after the other leave evicted what the next evicts as well."""
 
-from functools import partial
 from types import SimpleNamespace
 
 from hypothesis import given
@@ -15,18 +14,16 @@ class Statement:
     """Evicts pods, and undoes that from the last one on; ``evictions``: how many there were."""
 
     def __init__(self):
-        self.evicted, self.evictions = [], 0
+        self.evicted, self.evictions, self._undo = [], 0, []
 
     def evict(self, victim):
         assert victim.member not in self.evicted
         self.evicted.append(victim.member)
         self.evictions += 1
+        self._undo.append(self.evicted.pop)
 
     def trial(self):
-        return Trial(partial(self._undo, len(self.evicted)))
-
-    def _undo(self, mark):
-        del self.evicted[mark:]
+        return Trial(self._undo)
 
 
 def strategy():
