@@ -26,14 +26,12 @@ def list_evictions(state: CycleState) -> tuple[Eviction, ...]:
 
     Not where a node is about to go: the pods of a gang that moves whole restart together.
     """
-    relocated = {
-        uid: state.snapshot.nodes.names[assignment.row]
-        for uid, assignment in state.statement.placed.items()
-        if uid in state.statement.evicted
-    }
+    names, placed = state.snapshot.nodes.names, state.statement.placed
+    evicted = state.statement.evicted
+    relocated = {uid: names[placed[uid].row] for uid in evicted if uid in placed}
     leaving = [
         victim
-        for uid, victim in state.statement.evicted.items()
+        for uid, victim in evicted.items()
         if relocated.get(uid) != victim.member.node
         or victim.action is Action.DEPARTURE
         or _changes_devices(state, victim)

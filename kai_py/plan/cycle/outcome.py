@@ -7,9 +7,6 @@ reason (``list_unplaced``), and every queue with its shares (``queue_shares``).
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from math import isnan
-
-import numpy as np
 
 from kai_py.api.references import PodRef
 from kai_py.dra.inventory import Inventory
@@ -36,7 +33,7 @@ from kai_py.plan.state.assignment import Assignment, gang_placement
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.queues import Quota
 from kai_py.snapshot.gangs import Gang, PodState
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Bools, Floats
 
 
 def queue_shares(
@@ -56,11 +53,11 @@ def queue_shares(
     fair = _amounts_by_queue(quota, divided.fair)
     allocated = _amounts_by_queue(quota, usage.allocated)
     demand = _amounts_by_queue(quota, quota.demand)
-    infeasible = _amounts_by_queue(quota, quota.infeasible)
+    infeasible = _nonzero_by_queue(quota, quota.infeasible)
     non_preemptible = _amounts_by_queue(quota, usage.non_preemptible)
-    owed = _amounts_by_queue(quota, usage.owed)
-    owed_non_preemptible = _amounts_by_queue(quota, usage.owed_non_preemptible)
-    scaled = _amounts_by_queue(quota, np.where(divided.scaled, divided.deserved, np.nan))
+    owed = _nonzero_by_queue(quota, usage.owed)
+    owed_non_preemptible = _nonzero_by_queue(quota, usage.owed_non_preemptible)
+    scaled = _marked_by_queue(quota, divided.scaled, divided.deserved)
 
     def share_of(name: str, q: int) -> QueueShare:
         return QueueShare(
@@ -70,14 +67,14 @@ def queue_shares(
             fair_share=fair[q],
             allocated=allocated[q],
             requested=demand[q],
-            infeasible=_nonzero(infeasible[q]),
+            infeasible=infeasible[q],
             pending_gangs=pending_by_queue.get(name, 0),
-            problems=tuple(each for each in quota.problems if each.queue == name),
+            problems=tuple([each for each in quota.problems if each.queue == name]),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
-            scaled_deserved={key: amount for key, amount in scaled[q].items() if not isnan(amount)},
+            scaled_deserved=scaled[q],
             non_preemptible=non_preemptible[q],
-            owed=_nonzero(owed[q]),
-            owed_non_preemptible=_nonzero(owed_non_preemptible[q]),
+            owed=owed[q],
+            owed_non_preemptible=owed_non_preemptible[q],
             priority=int(queues.priority[q]),
             spares=spares.get(name, ()),
             is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
@@ -94,13 +91,22 @@ def queue_shares(
     return tuple(shares)
 
 
-def _nonzero(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {name: amount for name, amount in amounts.items() if amount}
-
-
 def _amounts_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
     """For each queue its column of ``amounts`` (resources, queues), by resource name."""
     return [dict(zip(quota.resources, column, strict=True)) for column in amounts.T.tolist()]
+
+
+def _nonzero_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
+    """The same without amounts of 0, which most are."""
+    return _marked_by_queue(quota, amounts != 0, amounts)
+
+
+def _marked_by_queue(quota: Quota, marked: Bools, amounts: Floats) -> list[dict[str, float]]:
+    """The same, only the ``marked`` (resources, queues) amounts."""
+    by_queue: list[dict[str, float]] = [{} for _ in quota.queues.names]
+    for row, q in zip(*marked.nonzero(), strict=True):
+        by_queue[q][quota.resources[row]] = float(amounts[row, q])
+    return by_queue
 
 
 def _spares(state: CycleState) -> dict[str, tuple[str, ...]]:
@@ -125,26 +131,21 @@ def build_plan(
 
     ``pending_by_queue``: how many gangs are pending; ``problems``: known ones.
     """
-    nominations: list[Nomination] = []
     names, step = state.snapshot.nodes.names, state.turns.step
+    later = _placed_for_later(state)
     promised = {row for each in state.placer.reservations.active for row in each.rows}
-    for uid, assignment in state.statement.placed.items():
-        if uid in state.statement.evicted:
-            continue
-        if assignment.member.state is PodState.EXPECTED:
-            promised.add(assignment.row)
-        elif assignment.capacity is not Capacity.IDLE:
-            promised.add(assignment.row)
-            nominations.append(
-                Nomination(assignment.gang.key, assignment.member.pod, names[assignment.row])
-            )
+    promised.update(each.row for each in later)
     found = step("problems", object_problems, state.snapshot, inventory)
     holds = step("holds", capacity_holds, state.snapshot, state.settings.reservation_seconds)
     spares = step("spares", _spares, state) or {}
     shares = step("queue shares", queue_shares, state, pending_by_queue, spares)
     return Plan(
         placements=placements,
-        nominations=tuple(nominations),
+        nominations=tuple(
+            Nomination(each.gang.key, each.member.pod, names[each.row])
+            for each in later
+            if each.member.state is not PodState.EXPECTED
+        ),
         evictions=evictions,
         unplaced=unplaced,
         queues=shares or (),
@@ -169,12 +170,22 @@ def with_failures(plan: Plan, turns: Turns) -> Plan:
     return plan if known else dataclasses.replace(plan, failed_extensions=failed)
 
 
+def _placed_for_later(state: CycleState) -> list[Assignment]:
+    """The pods whose capacity is promised: they are nominated, or do not exist yet."""
+    idle, expected, evicted = Capacity.IDLE, PodState.EXPECTED, state.statement.evicted
+    return [
+        each
+        for uid, each in state.statement.placed.items()
+        if (each.capacity is not idle or each.member.state is expected) and uid not in evicted
+    ]
+
+
 def gang_placements(state: CycleState) -> tuple[GangPlacement, ...]:
     """The pods that start now, by gang; a gang for which this fails is set aside."""
     starting: dict[str, list[Assignment]] = {}
+    idle, expected, evicted = Capacity.IDLE, PodState.EXPECTED, state.statement.evicted
     for uid, each in state.statement.placed.items():
-        starts = each.capacity is Capacity.IDLE and each.member.state is not PodState.EXPECTED
-        if starts and uid not in state.statement.evicted:
+        if each.capacity is idle and each.member.state is not expected and uid not in evicted:
             starting.setdefault(each.gang.key, []).append(each)
     placements: list[GangPlacement] = []
     volumes = state.statement.volumes
@@ -262,11 +273,12 @@ def _expected_text(count: int) -> str:
 def _unplaced_pods(placed: Mapping[str, Assignment], gang: Gang) -> tuple[PodRef, ...]:
     """The pods of the gang that are on no node and do not start now."""
     left: list[PodRef] = []
+    future_idle = Capacity.FUTURE_IDLE
     for member in gang.members:
         assignment = placed.get(member.pod.uid)
         if assignment is None:
             left += () if member.node else (member.pod,)
-        elif assignment.capacity is Capacity.FUTURE_IDLE:
+        elif assignment.capacity is future_idle:
             left.append(member.pod)
     return tuple(left)
 
