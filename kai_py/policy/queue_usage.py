@@ -63,14 +63,14 @@ class QueueUsage:
         within = fair + tolerance(fair), deserved + tolerance(deserved)
         finite = np.where(np.isinf(self.allocatable), self.total[:, None], self.allocatable)
         has_weight = (self.queues.weight > 0).astype(np.float64)
-        columns = np.stack((*within, self.allocatable, finite, has_weight), axis=-1)
-        by_queue: list[list[list[float]]] = columns.transpose(1, 0, 2).tolist()
+        columns = np.array((*within, self.allocatable, finite, has_weight))
+        by_queue: list[list[list[float]]] = columns.transpose(2, 1, 0).tolist()
         return by_queue
 
     @cached_property
     def tie_breakers_by_queue(self) -> list[list[float]]:
         """By queue, what is allocatable, resource by resource, and its place by creation."""
-        columns = np.vstack((self.allocatable, self.queues.creation_order))
+        columns = np.concatenate((self.allocatable, self.queues.creation_order[None]))
         by_queue: list[list[float]] = columns.T.tolist()
         return by_queue
 

@@ -139,7 +139,7 @@ def at_codes(by_code: NDArray[Scalar], codes: Ints) -> NDArray[Scalar]:
     """(nodes,) for each node the value of its code."""
     if len(by_code) == 1:
         # As a rule all nodes are alike: filling is several times as fast as looking up.
-        return np.full(len(codes), by_code[0], dtype=by_code.dtype)
+        return by_code.repeat(len(codes))
     return by_code[codes]
 
 

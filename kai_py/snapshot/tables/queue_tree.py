@@ -15,7 +15,7 @@ Amounts are arrays of shape (resources, queues); ``inf`` means unlimited.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,8 @@ class QueueTable:
     def has_max(self) -> tuple[bool, ...]:
         """(queues,) whether the queue or one above it has a maximum."""
         own = np.asarray(np.isfinite(self.max).any(axis=0))
-        return tuple(bool(own[self.ancestors(queue)].any()) for queue in range(len(self)))
+        on_path = np.asarray((own[self.path] & (self.path >= 0)).any(axis=1))
+        return tuple(on_path.tolist())
 
     @cached_property
     def ancestry(self) -> tuple[tuple[int, ...], ...]:
@@ -107,20 +108,19 @@ def build_queue_table(
     checked = check_queues(specs, resources)
     levels = _by_level(checked.queues, checked.parents)
     order = [spec for level in levels for spec in level]
-    level_starts = np.cumsum([0, *map(len, levels)], dtype=np.int32)
+    level_starts = np.array([0, *accumulate(map(len, levels))], np.int32)
     index = {spec.name: position for position, spec in enumerate(order)}
     parent = np.array([index.get(checked.parents[spec.name], -1) for spec in order], np.int32)
     path = _ancestor_paths(parent, level_starts)
-    starts = np.searchsorted(parent, np.arange(len(order)), side="left").astype(np.int32)
-    ends = np.searchsorted(parent, np.arange(len(order)), side="right").astype(np.int32)
+    rows = np.arange(len(order), dtype=np.int32)
     table = QueueTable(
         names=tuple(spec.name for spec in order),
         parent=parent,
-        depth=np.repeat(np.arange(len(levels), dtype=np.int32), np.diff(level_starts)),
+        depth=level_starts.searchsorted(rows, "right").astype(np.int32) - 1,
         path=path,
         level_starts=level_starts,
-        child_start=starts,
-        child_end=ends,
+        child_start=parent.searchsorted(rows, "left").astype(np.int32),
+        child_end=parent.searchsorted(rows, "right").astype(np.int32),
         deserved=_deserved(resources, order),
         max=_amount_rows(resources, [spec.max for spec in order], [np.inf] * len(order)),
         weight=_amount_rows(resources, [s.weights for s in order], [spec.weight for spec in order]),
