@@ -9,9 +9,8 @@ Where none can, bin-packing without a score packs as well, and faster. A shape c
 Pods with claims have devices that scores do not see, and don't count. O(nodes x shapes).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
 from operator import is_
 
 import numpy as np
@@ -21,6 +20,9 @@ from kai_py.policy.fit import StaticFit, StaticFits
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+
+COMPARED = ("cpu", "memory")
+"""Resources that a node may run out of before its GPUs."""
 
 
 @dataclass
@@ -53,11 +55,15 @@ def could_strand(shapes: Iterable[Shape], snapshot: Snapshot, static_fits: Stati
     if any(shape.gpu_share is not None for shape in plain):
         return True
     having = snapshot.nodes.allocatable[card] > 0
-    free = cache(partial(_free, snapshot))
-    accepted_by, has_free = cache(partial(_accepted, having)), free(GPU_RESOURCE).any()
+    free = {name: _free(snapshot, name) for name in (GPU_RESOURCE, *COMPARED)}
+    accepted_by: dict[StaticFit, Bools | None] = {}
+    has_free = free[GPU_RESOURCE].any()
     accepted: Bools | None = None
     for shape in plain:
-        accepts = accepted_by(static_fits.of(shape, snapshot.nodes))
+        static = static_fits.of(shape, snapshot.nodes)
+        if static not in accepted_by:
+            accepted_by[static] = _accepted(having, static)
+        accepts = accepted_by[static]
         if accepts is None:
             continue
         if GPU_RESOURCE not in shape.requests or (
@@ -77,18 +83,17 @@ def _accepted(having: Bools, static: StaticFit) -> Bools | None:
     return accepts if accepts.any() else None
 
 
-def _exhausts_node_first(shape: Shape, free: Callable[[str], Floats], accepts: Bools) -> bool:
+def _exhausts_node_first(shape: Shape, free: Mapping[str, Floats], accepts: Bools) -> bool:
     """Whether pods of the shape alone fill the CPU or memory of a node before its GPUs.
 
     ``free``: (nodes,) how much of a resource is free, by its name.
     """
-    asked = [name for name in ("cpu", "memory") if name in shape.requests]
+    asked = [name for name in COMPARED if name in shape.requests]
     if not asked:
         return False
-    needed = free(GPU_RESOURCE) / shape.requests[GPU_RESOURCE]
-    return any(
-        bool(((free(name) < shape.requests[name] * needed) & accepts).any()) for name in asked
-    )
+    needed = free[GPU_RESOURCE] / shape.requests[GPU_RESOURCE]
+    short = ((free[name] < shape.requests[name] * needed) & accepts for name in asked)
+    return any(bool(each.any()) for each in short)
 
 
 def _free(snapshot: Snapshot, name: str) -> Floats:
