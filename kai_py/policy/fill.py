@@ -35,7 +35,7 @@ def fill(
     ``preferred_replicas``: (nodes,) int64, of the replicas those that bin-packing uses up before
     any other of the same preference.
     """
-    candidates = np.flatnonzero(replicas)
+    (candidates,) = replicas.nonzero()
     if count <= 0 or not candidates.size:
         return []
     spread = strategy is FillStrategy.SPREAD
@@ -58,7 +58,7 @@ def fill(
 def _tiers(candidates: Ints, preference: Ints) -> Iterator[Ints]:
     """Rows of equal preference, most preferred first."""
     wanted = preference[candidates]
-    if wanted.min() == wanted.max():
+    if (wanted == wanted[0]).all():
         yield candidates
         return
     for value in np.unique(wanted)[::-1]:
@@ -68,8 +68,9 @@ def _tiers(candidates: Ints, preference: Ints) -> Iterator[Ints]:
 def _pack(count: int, rows: Ints, replicas: Ints, slack: Floats) -> list[tuple[int, int]]:
     """Fill the roomiest nodes until one of the others holds what is left; ``rows`` ascend."""
     fits = replicas[rows]
-    if fits.max() >= count:
-        tightest = rows[fits == fits[fits >= count].min()]
+    holding = fits >= count
+    if holding.any():
+        tightest = rows[fits == fits[holding].min()]
         return [(int(tightest[slack[tightest].argmin()]), count)]
     order = np.lexsort((slack[rows], -fits))
     full = order[: np.searchsorted(np.cumsum(fits[order[:count]]), count)]

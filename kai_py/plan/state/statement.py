@@ -275,10 +275,10 @@ class Statement:
 
     def assume_rows(self, shape: Shape, rows: Sequence[int], capacity: Capacity) -> None:
         """Allocate the resources of pods, one on each of ``rows``, which may repeat."""
-        counts = Counter(rows)
-        if len(counts) == 1:
+        if rows and rows.count(rows[0]) == len(rows):
             self._assume(shape, rows[0], len(rows), capacity)
             return
+        counts = Counter(rows)
         amounts = np.outer(self.request_vector(shape), list(counts.values()))
         self._shift_rows(list(counts), -amounts, capacity)
         self._undo.append(lambda: self._shift_rows(list(counts), amounts, capacity))
