@@ -100,13 +100,13 @@ def static_fit(shape: Shape, nodes: NodeColumns) -> StaticFit:
 
 
 def _filtered(constraints: NodeConstraints, nodes: NodeColumns) -> StaticFit:
-    mask = np.ones(len(nodes), dtype=np.bool_)
+    mask, left = np.ones(len(nodes), dtype=np.bool_), len(nodes)
     removed: list[tuple[str, int]] = []
     for reason, passes in _filters(constraints, nodes):
-        count = int(np.count_nonzero(mask & ~passes))
-        if count:
-            removed.append((reason, count))
-            mask &= passes
+        mask &= passes
+        before, left = left, int(np.count_nonzero(mask))
+        if left < before:
+            removed.append((reason, before - left))
     tolerations = constraints.tolerations
     preference = _stated_preference(constraints, nodes) - unwanted_taints(tolerations, nodes)
     extended = constraints.extended_resources

@@ -13,7 +13,6 @@ all of them. Filters read nothing else of a shape, so no field can be missing fr
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -163,8 +162,7 @@ def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> In
     return at_codes(np.array(counts, dtype=np.int64), nodes.taint_codes)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeConstraints:
+class NodeConstraints(msgspec.Struct, frozen=True):
     """``claim_selectors``: the names of allocated claims, and where they can be used.
 
     ``shares_gpus``: part of a GPU is requested; ``uses_gpus``, ``uses_mig``: whole GPUs, and MIG
