@@ -40,7 +40,7 @@ class GangCosts:
 
     def by_pod(self, leaves: Index) -> Floats:
         """(resources, pods) the costs of the pods of one gang per turn of ``leaves`` (n,)."""
-        costs: Floats = self.pod[:, np.repeat(leaves, self.pods[leaves])]
+        costs: Floats = self.pod[:, leaves.repeat(self.pods[leaves])]
         return costs
 
 

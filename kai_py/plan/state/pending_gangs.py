@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 
 import numpy as np
 
@@ -58,7 +57,10 @@ class PendingGangs:
     @cached_property
     def by_queue(self) -> Mapping[str, int]:
         """How many each queue has."""
-        return Counter(map(attrgetter("queue"), self.all))
+        counts = Counter[str]()
+        for gang, number in self.sizes:
+            counts[gang.queue] += number
+        return counts
 
     @cached_property
     def sizes(self) -> tuple[tuple[Gang, int], ...]:
@@ -123,11 +125,12 @@ def _due_amounts(pending: Sizes, quota: Quota) -> Floats:
         if queue is not None:
             charge, pods = gang.common_charge, gang.pending
             cost = quota.cost_of(pods) if charge is None else quota.cost(charge) * len(pods)
-            size = float(cost.sum()), queue, tuple(cost.tolist())
+            amounts = tuple(cost.tolist())
+            size = math.fsum(amounts), queue, amounts
             counts[size] = counts.get(size, 0) + number
     # Lists, as a handful of amounts at a time are no work for arrays.
     due, fair = usage.allocated.tolist(), usage.fair.tolist()
-    paths = {queue: quota.queues.ancestors(queue).tolist() for _, queue, _ in counts}
+    paths = quota.queues.ancestry
     for (_, queue, amounts), count in sorted(counts.items(), key=lambda size: size[0][:2]):
         cells = [(row, at) for row, each in enumerate(amounts) if each > 0 for at in paths[queue]]
         # Most of many sizes do not fit; then the first cell tells.

@@ -80,7 +80,8 @@ class QueueTable:
     @cached_property
     def ancestry(self) -> tuple[tuple[int, ...], ...]:
         """By queue, its ancestors, root first, and the queue itself last."""
-        return tuple(tuple(self.ancestors(queue).tolist()) for queue in range(len(self)))
+        paths = zip(self.path.tolist(), self.depth.tolist(), strict=True)
+        return tuple(tuple(path[: depth + 1]) for path, depth in paths)
 
     def ancestors(self, queue: int) -> Index:
         """(depth + 1,) positions: of the queue's ancestors, root first, and of the queue last."""
@@ -169,12 +170,11 @@ def _is_unlimited_unless_named(resource: str) -> bool:
 
 def _deserved(resources: Sequence[str], specs: Sequence[QueueInfo]) -> Floats:
     """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
-    named = _amount_rows(resources, [spec.deserved for spec in specs], [np.nan] * len(specs))
-    unnamed = [
-        [np.inf if spec.unlimited or _is_unlimited_unless_named(name) else 0.0 for spec in specs]
-        for name in resources
-    ]
-    return np.where(np.isnan(named), np.reshape(unnamed, named.shape), named)
+    rows: list[float] = []
+    for name in resources:
+        silent = np.inf if _is_unlimited_unless_named(name) else 0.0
+        rows += [s.deserved.get(name, np.inf if s.unlimited else silent) for s in specs]
+    return np.array(rows, np.float64).reshape(len(resources), len(specs))
 
 
 def _amount_rows(
