@@ -140,8 +140,9 @@ def _total_future_idle(state: CycleState) -> Floats:
     """(resources,) idle on all nodes together once terminating pods have gone."""
     free: Floats = np.maximum(state.statement.future_idle, 0.0).sum(axis=1)
     gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
-    if gpu is not None:
-        _, parts = state.statement.gpu_parts.shared.all_free_fractions(Capacity.FUTURE_IDLE)
+    shared = state.statement.gpu_parts.shared
+    if gpu is not None and shared.exist:
+        _, parts = shared.all_free_fractions(Capacity.FUTURE_IDLE)
         free[gpu] += np.maximum(parts, 0.0).sum()
     return free
 

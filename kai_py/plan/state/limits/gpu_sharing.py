@@ -68,6 +68,11 @@ class SharedGpus:
         self._groups: list[str] = [str(group) for group in sharing.groups]
 
     @property
+    def exist(self) -> bool:
+        """Whether there are any."""
+        return self._count > 0
+
+    @property
     def gpu_mib(self) -> Floats:
         """(nodes,) MiB of each GPU."""
         return self._nominal
