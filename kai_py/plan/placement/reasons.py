@@ -230,12 +230,9 @@ def _insufficient_resources(
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
             lacking = lacking & (free[row] < one_more * request)
-            enough_for_one = lacking & (free[row] >= request)
-            if shape.needs_devices and np.count_nonzero(enough_for_one):
-                limited = by_plugin and _has_devices_for_more(
-                    statement, shape, enough_for_one, replicas
-                )
-                lacking = lacking & (~enough_for_one | limited)
+            if shape.needs_devices and np.any(enough := lacking & (free[row] >= request)):
+                limited = by_plugin and _has_devices_for_more(statement, shape, enough, replicas)
+                lacking = lacking & (~enough | limited)
         count = int(np.count_nonzero(lacking))
         if not count:
             continue
