@@ -33,7 +33,6 @@ from kai_py.cli.scheduler_http import (
 )
 from kai_py.cli.sentences import say_sentence
 from kai_py.observe.decision_log import Decision
-from kai_py.report.decisions_page import decisions_page
 
 ID = b"id: "
 DATA = b"data: "
@@ -84,6 +83,9 @@ def command(
             write = _print_json if json or not sys.stdout.isatty() else _print_sentence
             asyncio.run(_print(address, query, write, follow=follow))
             return
+        # Its charts take long to import, and few ask for it.
+        from kai_py.report.decisions_page import decisions_page  # noqa: PLC0415
+
         found = asyncio.run(_read(address, query))
         title = f"Decisions of {address.url or address.service}"
         write_report(report_file, decisions_page(found, title=title))

@@ -10,7 +10,7 @@ read are left out and named.
 
 import difflib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +36,6 @@ from kai_py.cli.sentences import say_lines
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
-from kai_py.report.plan_page import plan_page
 from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, ObjectsError, load_objects
 from kai_py.watch.kinds import watched_as
 
@@ -133,14 +132,12 @@ def command(
         return
     name = str(config) if config is not None else "defaults"
     if diff is None:
-        if report_file is not None:
-            write_report(report_file, plan_page({name: plan}, title=archive.name))
+        _write_page(report_file, {name: plan}, title=archive.name)
         if not print_document(plan, output.form):
             say_lines(describe_plan(plan))
         return
     other = _plan(recorded, diff, now)
-    if report_file is not None:
-        write_report(report_file, plan_page({name: plan, str(diff): other}, title=archive.name))
+    _write_page(report_file, {name: plan, str(diff): other}, title=archive.name)
     if not print_document({"plan": plan, "other": other}, output.form):
         _print_differences(describe_plan(plan), describe_plan(other), (name, str(diff)))
     if plan != other:
@@ -155,6 +152,15 @@ def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
     with progress("planning"):
         found.feed(planner.builder)
         return planner.decide(planner.freeze(found.taken_at if now is None else now))
+
+
+def _write_page(file: Path | None, plans: Mapping[str, Plan], *, title: str) -> None:
+    """Write the page of these plans, by the names of their configurations, if one is asked for."""
+    if file is not None:
+        # Its charts take long to import, and few ask for it.
+        from kai_py.report.plan_page import plan_page  # noqa: PLC0415
+
+        write_report(file, plan_page(plans, title=title))
 
 
 def _print_differences(before: str, after: str, names: tuple[str, str]) -> bool:

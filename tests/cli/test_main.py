@@ -61,6 +61,18 @@ def test_commands_about_files_start_without_what_takes_long_to_import():
     assert not loaded & {"aiohttp", "kubernetes", "lark", "rich.progress"}
 
 
+def test_only_commands_that_always_draw_charts_import_them():
+    draw = {"simulate"}
+    modules = [each.module for each in main.COMMANDS if each.name not in draw]
+    code = f"import sys\nfor name in {modules}: __import__(name)\nprint(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(result.stdout.split())
+    assert loaded >= set(modules)
+    assert "plotly" not in loaded
+
+
 @pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: command.name)
 def test_every_command_in_the_table_loads(command):
     result = CliRunner().invoke(main.app, [command.name, "--help"], obj=main.Invocation())
