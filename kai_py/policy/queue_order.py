@@ -160,7 +160,8 @@ class QueueOrder:
         """
         amounts = None if request is None else request.tolist()
         usage = self._usage
-        state = amounts, usage.allocated[:, usage.queues.ancestors(leaf)].tolist()
+        path = usage.queues.ancestry[leaf]
+        state = amounts, [usage.allocated[:, each].tolist() for each in path]
         if self._last_update.get(leaf) == state:
             return
         self._last_update[leaf] = state
