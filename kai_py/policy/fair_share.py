@@ -78,8 +78,8 @@ def fair_share(
     exact = rules.division is Division.EXACT
     usable = usable_demand(queues, demand) if exact else demand
     ceiling = np.minimum(usable, queues.max)
-    past = np.zeros_like(ceiling) if past_usage is None else past_usage
-    fair, deserved, surplus, share = (np.zeros_like(ceiling) for _ in range(4))
+    past = np.zeros(ceiling.shape) if past_usage is None else past_usage
+    fair, deserved, surplus, share = np.zeros((4, *ceiling.shape))
     divide = divide_exactly if exact else divide_whole_units
     for level in queues.levels():
         parents = _level_above(queues, level)

@@ -125,9 +125,11 @@ class Turns:
 
     def step(self, name: str, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The result of a part of the cycle; None if it fails, which undoes its decisions."""
+        trial = self.statement.trial()
         try:
-            return self._undone_if_failed(run, *args, **kwargs)
+            return run(*args, **kwargs)
         except Exception as error:
+            trial.undo()
             self.fail_turn(step_key(name), error)
             return None
 
@@ -135,19 +137,13 @@ class Turns:
         self, run: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> Exception | None:
         """Run it; the error if it fails, and is undone."""
-        try:
-            self._undone_if_failed(run, *args, **kwargs)
-        except Exception as error:
-            return error
-        return None
-
-    def _undone_if_failed(self, run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         trial = self.statement.trial()
         try:
-            return run(*args, **kwargs)
-        except BaseException:
+            run(*args, **kwargs)
+        except Exception as error:
             trial.undo()
-            raise
+            return error
+        return None
 
     def fail(self, gang: Gang, error: Exception) -> None:
         """Set the gang aside for an error; or, for a cycle over its limit, the gangs it names."""
