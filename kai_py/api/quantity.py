@@ -121,8 +121,10 @@ def parse_quantity(value: str | int | float) -> Quantity:
             r"'^([+-]?[0-9.]+)([eEinumkKMGTP]*([-+]?[0-9]+)?)$'"
         )
     sign, whole, fraction, letters, exponent = match.groups(default="")
+    # Without digits it is 0, except that Go has no fast path for the largest unit.
+    is_empty = letters == "Ei" and not (whole or fraction)
     whole = whole.lstrip("0")
-    if len(whole) + len(fraction) > 4000:
+    if is_empty or len(whole) + len(fraction) > 4000:
         raise QuantityError(f"quantity {value!r}: unable to parse numeric part of quantity")
     magnitude, form = _magnitude(value, whole, fraction, letters, exponent)
     power = _DECIMAL.get(letters, 0) if not exponent else int(exponent[:12])

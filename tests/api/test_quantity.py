@@ -68,12 +68,17 @@ def test_reads_the_exact_value(text, nano):
 @pytest.mark.parametrize(
     "text",
     ["", "1ki", "1K", "1 Gi", "1GiB", "0x10", "1e", "1e+", "1.2.3", "1Ki3", "٣", "1Kim",
-     "--1", "1_000", True, float("nan"), float("inf"), "1" * 5000],
+     "--1", "1_000", "Ei", "-.Ei", True, float("nan"), float("inf"), "1" * 5000],
 )  # fmt: skip
 def test_refuses_what_is_no_quantity_and_names_it(text):
     with pytest.raises(QuantityError) as caught:
         parse_quantity(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["Ki", "-k", ".Pi", "-", "m", "0Ei"])
+def test_a_suffix_without_digits_is_zero_as_in_kubernetes(text):
+    assert parse_quantity(text).nano == 0
 
 
 def test_e_alone_is_exa_and_an_absurd_exponent_costs_nothing():

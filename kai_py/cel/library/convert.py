@@ -76,9 +76,14 @@ def to_uint(value: Value) -> Uint:
           "double(string) -> double")  # fmt: skip
 def to_double(value: Value) -> float:
     """Convert to double."""
-    if isinstance(value, str) and not _DOUBLE.fullmatch(value):
+    if not isinstance(value, str):
+        return float(value)
+    if not _DOUBLE.fullmatch(value):
         raise _fault("string", "double")
-    return float(value)
+    number = float(value)
+    if math.isinf(number) and "i" not in value.lower():
+        raise _fault("string", "double")  # too large
+    return number
 
 
 @function("string(string) -> string", "string(bool) -> string", "string(int) -> string",

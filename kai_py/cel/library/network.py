@@ -4,12 +4,16 @@ Source: k8s.io/apiserver/pkg/cel/library, documentation of ``IP``, ``CIDR`` and 
 """
 
 import ipaddress
+import re
 import urllib.parse
 from dataclasses import dataclass, field
 
 from kai_py.cel.functions import declare, function
 from kai_py.cel.library.strings import quote
 from kai_py.cel.values import GO_TYPES, KINDS, CELRuntimeError
+
+_REQUEST_URI = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
+_WRONG_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -188,8 +192,11 @@ def _url(text: str) -> URL:
     if not text:
         raise ValueError('parse "": empty url')
     parts = urllib.parse.urlsplit(text)
-    if not parts.scheme and not text.startswith("/"):
+    if not _REQUEST_URI.match(text):
         raise ValueError(f"parse {quote(text)}: invalid URI for request")
+    escape = _WRONG_ESCAPE.search(text.partition("?")[0])
+    if escape:
+        raise ValueError(f"parse {quote(text)}: invalid URL escape {quote(escape[0])}")
     if " " in parts.netloc:
         raise ValueError(f'parse "{text}": invalid character " " in host name')
     # Reading the port raises ValueError if it is invalid.
