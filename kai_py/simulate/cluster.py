@@ -228,6 +228,27 @@ class SimulatedCluster:
                 )
             )
 
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether objects of a kind can be created; those that the planner reads always can."""
+        registry = self.embedded.registry
+        if any((each.api_version, each.kind) == (api_version, kind) for each in registry):
+            return True
+        group, _, version = api_version.rpartition("/")
+        read = WATCHED_BY_NAME.get((group, kind))
+        if read is None or version not in read.versions:
+            return False
+        registry.add(
+            ServedResource(
+                group=group,
+                version=version,
+                plural=read.plural,
+                kind=kind,
+                namespaced=read.namespaced,
+                custom=True,
+            )
+        )
+        return True
+
     def _watch_owner_kind(self, storage: str, document: Document) -> None:
         """Pass owners to the planner, with the fields that the rules for their kind read."""
         group, _, version = document["apiVersion"].rpartition("/")

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError
 from kai_py.simulate.objects import write_objects
+from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_changes import PATTERN
 
@@ -62,6 +63,26 @@ def test_a_manifest_is_tried(saved, tmp_path):
         "--from", saved, "-f", str(manifest), "--set", "team.maxGPUs=", "--until-placed", "node-0"
     )
     assert needed.output == "with 3 more nodes like node-0, no gang is short of capacity\n"
+
+
+def test_objects_of_kai_are_tried_where_none_is_yet(saved, tmp_path):
+    manifest = tmp_path / "kai.yaml"
+    share = {"quota": -1, "limit": -1}
+    spec = {"resources": dict.fromkeys(("gpu", "cpu", "memory"), share)}
+    group = {"minMember": 2, "queue": "kais"}
+    kais = ("scheduling.run.ai/v2", "Queue", "kais", spec)
+    grouped = ("scheduling.run.ai/v2alpha2", "PodGroup", "g", group)
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": content}
+        for version, kind, name, content in (kais, grouped)
+    ]
+    pods = [manifests.pod(f"p-{number}", gpus=0) for number in range(2)]
+    for pod in pods:
+        pod["metadata"]["annotations"] = {"pod-group-name": "g"}
+        pod["spec"]["containers"][0]["image"] = "i"
+    manifest.write_text(yaml.safe_dump_all([*objects, *pods]))
+    result = what_if("--from", saved, "-f", str(manifest))
+    assert "default/PodGroup.scheduling.run.ai/g" in result.output.split("Starts:")[1]
 
 
 def test_fields_are_set_in_queues_that_a_manifest_adds(saved, tmp_path):
