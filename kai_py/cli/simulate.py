@@ -215,7 +215,7 @@ def _print(found: SimulationReport) -> None:
             for queue in found.queues
         ),
     )
-    typer.echo("RECEIVED, ENTITLED and LOST are GPU-hours.\n")
+    typer.echo("RECEIVED, ENTITLED and LOST are GPU-hours; LOST is what evictions cost.\n")
     sizes = ((name, *waiting_cells(waiting)) for name, waiting in found.by_size.items())
     print_table(("GPUS OF THE GANG", *WAITING), sizes)
     _print_never_started(found.never_started)
