@@ -93,6 +93,8 @@ class CycleState:
 
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
+    freed_by_shape: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    """Cache of ``FreedResources``, by the number of a shape."""
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
     _queue_refusals: dict[tuple[str, str], Unschedulable | None] = field(default_factory=dict)

@@ -169,12 +169,11 @@ class FreedCapacity:
 
 
 class FreedResources:
-    """Upper bounds of what evicting a pod releases on its node; computed once per shape."""
+    """Upper bounds of what evicting a pod releases on its node; once per shape and cycle."""
 
     def __init__(self, state: CycleState) -> None:
-        """Start with no shape computed."""
-        self._state = state
-        self._known: dict[int, list[tuple[int, float]]] = {}
+        """Start with what the cycle has computed."""
+        self._state, self._known = state, state.freed_by_shape
 
     def future_idle_of(self, row: int) -> FreedCapacity:
         """What the node ``row`` has before any pod is counted as gone."""
@@ -283,7 +282,7 @@ class ShapeCount:
                 self._gpu_share_replicas[row] + max(freed_gpus, 0.0) * self._shares_per_gpu[row],
             )
         if self._device_replicas:
-            released = np.ceil(node.devices / self._devices) if self._devices else self._count
+            released = math.ceil(node.devices / self._devices) if self._devices else self._count
             fitting = min(fitting, self._device_replicas[row] + released)
         return max(0, int(min(fitting, 1 if self._one_per_node else self._count)))
 
