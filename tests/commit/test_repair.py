@@ -3,8 +3,14 @@
 import msgspec
 import pytest
 
+from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims
-from kai_py.commit.claims.repair import PodRepair, find_damaged_pods
+from kai_py.commit.claims.repair import (
+    DamagedPod,
+    PodRepair,
+    RepairPasses,
+    find_damaged_pods,
+)
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.grouping.gang import FailureLimit, Owner
 from tests.commit.cluster import JOB, NAMESPACE, SCHEDULER, Cluster, device, first, refuse
@@ -173,6 +179,45 @@ async def test_a_pod_whose_workload_would_fail_is_kept_and_reported():
     await world.repair()
     assert (world.outcomes, world.is_leaving()) == (["failed"], False)
     assert "kept, as its workload would fail (JobSet team-a/train" in world.reports.notes[0][2]
+
+
+@pytest.mark.parametrize(
+    ("seen", "behind", "written", "repaired"),
+    [
+        ("a", [], "", []),
+        ("aa", [], "", ["a"]),
+        ("ab", [], "", []),
+        ("aba", [], "", []),
+        ("a a", [], "", []),
+        ("aaa", ["pods"], "", ["a"]),
+        ("aa", ["pods"], "", []),
+        ("aa", [], "a", []),
+    ],
+)
+async def test_a_pod_is_repaired_that_is_damaged_in_two_passes(seen, behind, written, repaired):
+    """``seen``: what each pass sees; ``behind``: why the mirror is, when it is asked."""
+    done, passes = [], iter(seen)
+    pods = {
+        name: DamagedPod(PodRef(NAMESPACE, name, name), ClaimRef(NAMESPACE, name, name))
+        for name in "ab"
+    }
+
+    class Repair:
+        async def repair(self, damaged):
+            done.append(damaged.pod.name)
+
+    async def catch_up():
+        return behind.pop(0) if behind else ""
+
+    each = RepairPasses(
+        repair=Repair(),
+        find=lambda: [pods[name] for name in next(passes).strip()],
+        is_written=lambda damaged: damaged.pod.name == written,
+        catch_up=catch_up,
+    )
+    for _ in seen:
+        await each.run_once()
+    assert done == repaired
 
 
 def leftovers(cluster, *wanted):

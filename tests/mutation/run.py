@@ -134,7 +134,10 @@ class Judge:
 
     def _judge(self, items: dict[str, pytest.Item], number: int, asked: list[str]) -> Verdict:
         mutant = self.mutants[number]
-        while (failed := self._first_failure([items[test] for test in asked], number)) is not None:
+        while asked:
+            failed = self._first_failure([items[test] for test in asked], number)
+            if failed is None:
+                break
             if self._first_failure([items[test] for test in asked[: failed + 1]], None) is None:
                 return Verdict(mutant, len(asked), asked[failed])
             # It fails without the mutant as well, in this order or by chance.
@@ -174,7 +177,7 @@ class Judge:
                 _leave(lambda: self._run_until_failure(items, active, log.name))
             _, status = os.waitpid(child, 0)
             started = log.read().count("\n")
-        return None if status == 0 else started - 1
+        return None if status == 0 else max(started - 1, 0)
 
     def _run_until_failure(
         self, items: Sequence[pytest.Item], active: int | None, path: str

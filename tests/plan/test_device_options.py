@@ -105,6 +105,16 @@ def test_pods_use_up_the_limit_one_after_the_other():
     assert given(plan) == {("p0", "gpu/x4"): 4, ("p1", "gpu/x1"): 1}
 
 
+@pytest.mark.parametrize(("limit", "nodes"), [(8, {"n0", "n1"}), (7, {"n2", "n3"}), (3, set())])
+def test_gangs_take_all_devices_of_small_nodes_if_large_ones_exceed_the_limit(limit, nodes):
+    """Each pod alone may have a large node: their claims differ."""
+    owner = job("gang", 2, "team")
+    requests = ALL, ALL | {"name": "other"}
+    pods = [each for i in range(2) for each in asking(f"p{i}", requests[i], owner=owner)]
+    plan = world(limit, owner, *pods, sizes=(4, 4, 2, 2)).plan()
+    assert set(placed(plan).values()) == nodes
+
+
 lists = st.lists(
     st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True), min_size=1, max_size=3
 )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kai_py.grouping.admitted import ADMITTED_KEY
-from tests.support.admitted_work import QUEUES, bind, pod
+from tests.support.admitted_work import GROUP, MIN, QUEUES, bind, pod
 from tests.support.poison.document import document
 from tests.support.poison.process import Process
 
@@ -72,6 +72,19 @@ def test_others_of_the_queue_stay_protected():
     resize(running[1], 20)
     process.put(*running)
     assert evicted(process) == {"b"}
+
+
+def test_a_gang_of_which_one_pod_has_grown_is_exposed():
+    process = Process()
+    process.put(*world())
+    marks = {GROUP: "gang", MIN: "2", PREEMPTIBILITY: "non-preemptible"}
+    pods = [pod(name, "mine", annotations=marks) for name in ("a", "b")]
+    for made in pods:
+        resize(made, 4)
+    running = bind(process, pods)
+    resize(running[1], 20)
+    process.put(*running)
+    assert evicted(process) == {"a", "b"}
 
 
 def test_a_queue_that_deserves_less_by_now_exposes_no_pod_that_has_not_grown():

@@ -74,6 +74,16 @@ def test_the_gpu_is_chosen_by_the_heaviest_score_that_names_one():
     assert combined(("light", 1), ("heavy", 1)).gpu.tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("gpu", [(ANY_DEVICE,) * 3, (0, 1, ANY_DEVICE)])
+def test_an_installed_score_need_not_choose_gpus(gpu):
+    failures = []
+    register_score("sound", fixed(1, 2, 3, gpu=gpu))
+    score = combined_score((WeightedScore("sound"),), None, lambda *failed: failures.append(failed))
+    assert score(REQUEST, NODES).score.tolist() == [1, 2, 3]
+    assert score(REQUEST, NODES).gpu.tolist() == list(gpu)
+    assert failures == []
+
+
 def test_a_score_may_depend_on_the_pods_to_come():
     register_score("common", ScoreDefinition(lambda workload: fixed(*workload)))
     score = combined_score((WeightedScore("common"),), (1, 2, 3))
