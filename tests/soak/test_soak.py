@@ -43,6 +43,7 @@ WITHOUT_OUTSIDE_KEYS = {
     "_names",
     "_parser",
     "_queue_schema",
+    "_schemas",
     "_shipped",
     "_shape",
     "_table",
