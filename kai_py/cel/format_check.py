@@ -7,7 +7,7 @@ Source: cel-go ``ext`` "Strings", ``stringFormatValidator``.
 
 from collections.abc import Callable, Iterator
 
-from kai_py.cel.library.textformat import clauses, unknown_clause, wrong_argument
+from kai_py.cel.library.textformat import SCALARS, clauses, unknown_clause, wrong_argument
 from kai_py.cel.syntax import (
     Call,
     ExpressionError,
@@ -19,15 +19,11 @@ from kai_py.cel.syntax import (
 )
 from kai_py.cel.types import DYN, Type
 
-_PRINTABLE = frozenset(
-    {"string", "bool", "int", "uint", "double", "bytes", "list", "map", "type", "null_type",
-     "google.protobuf.Duration", "google.protobuf.Timestamp"}
-)  # fmt: skip
 _INTEGERS = frozenset({"int", "uint"})
 # Strings, because "NaN" and "Infinity" are formatted as doubles.
 _DOUBLES = frozenset({"double", "string"})
 _TYPES = {
-    "s": _PRINTABLE,
+    "s": SCALARS | {"list", "map", "type", "null_type"},
     "d": _INTEGERS,
     "f": _DOUBLES,
     "e": _DOUBLES,

@@ -85,7 +85,7 @@ def _refusals(label: str) -> Iterator[None]:
 def _check_simulated(cluster: SimulatedCluster, document: Document) -> None:
     """Raise ChangeError for objects of which the simulated cluster has no kind."""
     api_version, kind = document["apiVersion"], document["kind"]
-    if not cluster.serves(api_version, kind):
+    if not cluster.accept_kind(api_version, kind):
         raise ChangeError(
             f"{_label(document)}: {kind} of {api_version} is not simulated; "
             "give the pods that its controller would create"

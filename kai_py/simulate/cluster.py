@@ -209,45 +209,43 @@ class SimulatedCluster:
 
     def _register_kinds(self, documents: Iterable[tuple[str, Document]]) -> None:
         """Accept writes to kinds without a definition; they are not validated."""
-        registry = self.embedded.registry
-        served = {(resource.api_version, resource.kind) for resource in registry}
+        served = self._served_kinds()
         for storage, document in documents:
             api_version, kind = document["apiVersion"], document["kind"]
             if (api_version, kind) in served:
                 continue
             served.add((api_version, kind))
-            group, _, version = api_version.rpartition("/")
-            registry.add(
-                ServedResource(
-                    group=group,
-                    version=version,
-                    plural=storage.removesuffix(f".{group}"),
-                    kind=kind,
-                    namespaced="namespace" in document["metadata"],
-                    custom=True,
-                )
-            )
+            plural = storage.removesuffix(f".{api_version.rpartition('/')[0]}")
+            namespaced = "namespace" in document["metadata"]
+            self._accept(api_version, kind, plural, namespaced=namespaced)
 
-    def serves(self, api_version: str, kind: str) -> bool:
-        """Whether objects of a kind can be created; those that the planner reads always can."""
-        registry = self.embedded.registry
-        if any((each.api_version, each.kind) == (api_version, kind) for each in registry):
+    def accept_kind(self, api_version: str, kind: str) -> bool:
+        """Accept writes to a kind that the planner reads; whether the kind is accepted now."""
+        if (api_version, kind) in self._served_kinds():
             return True
         group, _, version = api_version.rpartition("/")
         read = WATCHED_BY_NAME.get((group, kind))
         if read is None or version not in read.versions:
             return False
-        registry.add(
+        self._accept(api_version, kind, read.plural, namespaced=read.namespaced)
+        return True
+
+    def _served_kinds(self) -> set[tuple[str, str]]:
+        """API version and kind of what can be written."""
+        return {(resource.api_version, resource.kind) for resource in self.embedded.registry}
+
+    def _accept(self, api_version: str, kind: str, plural: str, *, namespaced: bool) -> None:
+        group, _, version = api_version.rpartition("/")
+        self.embedded.registry.add(
             ServedResource(
                 group=group,
                 version=version,
-                plural=read.plural,
+                plural=plural,
                 kind=kind,
-                namespaced=read.namespaced,
+                namespaced=namespaced,
                 custom=True,
             )
         )
-        return True
 
     def _watch_owner_kind(self, storage: str, document: Document) -> None:
         """Pass owners to the planner, with the fields that the rules for their kind read."""

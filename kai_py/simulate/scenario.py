@@ -24,7 +24,7 @@ from pydantic import Field, ValidationError, model_validator
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name
 from kai_py.api.node_departures import DepartureTreatment
-from kai_py.api.problems import closest_match, field_problems
+from kai_py.api.problems import FieldPath, closest_match, field_problems
 from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import HOUR
@@ -33,6 +33,8 @@ from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table
 from kai_py.snapshot.tables.queues import QueueFault
 
 Count = Annotated[int, Field(ge=1, le=100_000, strict=True)]
+Problem = tuple[FieldPath, str]
+"""The path of a field, and what is wrong with it."""
 MAX_ARRIVALS = 1_000_000
 """Jobs of a scenario, in all."""
 Minutes = Annotated[float, Field(ge=0, le=10_000_000)]
@@ -162,10 +164,6 @@ def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
     if found:
         raise ScenarioError("\n".join(f"{name}:{line}: {text}" for line, text in found))
     return scenario
-
-
-Problem = tuple[tuple[str | int, ...], str]
-"""The path of a field, and what is wrong with it."""
 
 
 def _contradictions(scenario: Scenario) -> Iterator[Problem]:

@@ -35,7 +35,7 @@ def test_objects_as_kai_documents_them_are_valid(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "right", "wrong", "told"),
+    ("text", "right", "wrong", "expected"),
     [
         (QUEUE, "overQuotaWeight", "overquotaWeight", "write overQuotaWeight"),
         (QUEUE, "resources:", "resource:", "write resources"),
@@ -43,16 +43,16 @@ def test_objects_as_kai_documents_them_are_valid(text):
         (GROUP, "parent: a", "parnet: a", "write parent"),
     ],
 )
-def test_fields_that_the_api_drops_are_corrected(text, right, wrong, told):
+def test_fields_that_the_api_drops_are_corrected(text, right, wrong, expected):
     misspelt = text.replace(right, wrong)
     [error] = errors(misspelt)
     assert "no such field" in error
-    assert told in error
+    assert expected in error
     assert fixed(misspelt) == [yaml.safe_load(text)]
 
 
 @pytest.mark.parametrize(
-    ("text", "right", "wrong", "told"),
+    ("text", "right", "wrong", "expected"),
     [
         (QUEUE, "quota: 8", "quota: '8'", "spec.resources.gpu.quota: must be of type number"),
         (QUEUE, "quota: 8", "quota: true", "spec.resources.gpu.quota: must be of type number"),
@@ -64,13 +64,13 @@ def test_fields_that_the_api_drops_are_corrected(text, right, wrong, told):
         (GROUP, "queue:", "minMember: 1\n  minSubGroup: 1\n  queue:", "are both set"),
     ],
 )
-def test_values_without_a_meaning_are_told(text, right, wrong, told):
+def test_values_without_a_meaning_are_reported(text, right, wrong, expected):
     [error] = errors(text.replace(right, wrong))
-    assert told in error
+    assert expected in error
 
 
 @pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
-def test_a_limit_that_is_left_out_is_told_to_be_zero(resource):
+def test_a_limit_that_is_left_out_is_reported_as_zero(resource):
     queue = yaml.safe_load(QUEUE)
     del queue["spec"]["resources"][resource]
     [found] = lint(yaml.safe_dump(queue)).findings

@@ -176,22 +176,24 @@ def _validated(request: Request) -> Estimate:
 
 
 def _replace(request: Request) -> Estimate:
-    """The text that stays, and the replacements; an empty text is found around each character."""
+    """The text that stays, and the replacements."""
     size, old, new = request.sizes[:3]
-    if old.least == 0:
-        most, most_kept = size.most + 1, size.most
-    elif new.most <= old.least:
-        most, most_kept = 0, size.most
-    else:
-        most, most_kept = math.ceil(size.most / old.least), 0
-    if old.most == 0:
-        least, least_kept = size.least + 1, size.least
-    elif old.most <= new.least:
-        least, least_kept = 0, size.least
-    else:
-        least, least_kept = math.ceil(size.least / old.most), 0
-    replaced = Size(capped(least), capped(most)) * new
-    return size.cost(2 * TEXT), replaced + Size(least_kept, most_kept)
+    most, most_kept = _replaced(size.most, old.least, keeps_length=new.most <= old.least)
+    least, least_kept = _replaced(size.least, old.most, keeps_length=old.most <= new.least)
+    return size.cost(2 * TEXT), Size(least, most) * new + Size(least_kept, most_kept)
+
+
+def _replaced(length: int, part: int, *, keeps_length: bool) -> tuple[int, int]:
+    """How often a part is replaced in a text, and how much of the text stays.
+
+    An empty part is found around each character. ``keeps_length``: no replacement makes the text
+    longer, for its greatest length, or shorter, for its least one.
+    """
+    if part == 0:
+        return capped(length + 1), length
+    if keeps_length:
+        return 0, length
+    return capped(math.ceil(length / part)), 0
 
 
 def _split(request: Request) -> Estimate:

@@ -65,7 +65,7 @@ def _text(value: Value, _precision: int = 0) -> str:
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, TypeName):
         return value.name
-    if values.kind_of(value) not in _PRINTABLE:
+    if values.kind_of(value) not in SCALARS:
         raise _fault("s", value)
     return to_string(value)
 
@@ -143,10 +143,11 @@ _COMPLAINTS = {
 }
 
 
-_PRINTABLE = frozenset(
+SCALARS = frozenset(
     {"string", "bool", "int", "uint", "double", "bytes", "google.protobuf.Duration",
      "google.protobuf.Timestamp"}
 )  # fmt: skip
+"""Kinds of values that ``%s`` takes beside lists, maps, types and null."""
 _VERBS: dict[str, Callable[[Value, int], str]] = {
     "s": _text,
     "d": _decimal,

@@ -41,7 +41,7 @@ def kai_objects(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
     if schema is None:
         return
     yield from _check(manifest, manifest.value, schema, ())
-    with contextlib.suppress(msgspec.ValidationError):  # a value of another type is told above
+    with contextlib.suppress(msgspec.ValidationError):  # values of other types are reported above
         yield from _contradictions(manifest)
 
 
