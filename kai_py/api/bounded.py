@@ -7,7 +7,7 @@ Value = TypeVar("Value")
 
 
 def remember(cache: dict[Key, Value], key: Key, value: Value, limit: int) -> Value:
-    """Put ``value`` into ``cache``, which keeps at most ``limit`` entries; returns it. O(1)."""
+    """Put ``value`` into ``cache``, which keeps at most ``limit`` entries; returns it."""
     if key not in cache and len(cache) >= limit:
         del cache[next(iter(cache))]
     cache[key] = value

@@ -9,11 +9,20 @@ Documents given are copied; documents returned are shared and must not be change
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from kai_py.embedded import object_validation
 from kai_py.embedded.clock import Clock
-from kai_py.embedded.documents import Identity, Json, clone, is_deleting, name_of, uid_of
+from kai_py.embedded.documents import (
+    Identity,
+    Json,
+    clone,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from kai_py.embedded.errors import (
     FieldError,
     RequestError,
@@ -80,7 +89,10 @@ class ApiServer:
             self._require_namespace(resource, new)
         if resource.has_status and (resource.custom or resource.kind != "Node"):
             new.pop("status", None)
-        object_validation.initialise(new, clock=self.clock, identity=self.identity)
+        same_kind = partial(self.store.get, resource.storage, namespace_of(new))
+        object_validation.initialise(
+            new, clock=self.clock, identity=self.identity, existing=same_kind
+        )
         # In this order: a later check relies on what an earlier one has established.
         if (errors := object_validation.validate(new)) or (errors := _missing_spec(resource, new)):
             raise _invalid(resource, new, errors)

@@ -10,6 +10,7 @@ of a whole number. The records declare the same types for the fields that matter
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -32,6 +33,7 @@ _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _MAX_NAME = 253
 _MAX_LABEL_VALUE = 63
 _MAX_GENERATED_BASE = 58
+_GENERATED_NAMES = 8  # KEP-4420: names that are tried before the request fails
 
 _SERVER_FIELDS = (
     "uid",
@@ -46,15 +48,24 @@ _SERVER_FIELDS = (
 )
 
 
-def initialise(document: Json, *, clock: Clock, identity: Identity) -> None:
-    """Set name, uid, time and generation of a new object."""
+def initialise(
+    document: Json, *, clock: Clock, identity: Identity, existing: Callable[[str], Json | None]
+) -> None:
+    """Set name, uid, time and generation of a new object.
+
+    ``existing``: the object of its kind and namespace that has a name.
+    """
     meta = document["metadata"]
     for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
         meta.pop(field, None)
     for field in ("managedFields", "selfLink"):
         meta.pop(field, None)
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = meta["generateName"][:_MAX_GENERATED_BASE] + identity.suffix()
+        base = meta["generateName"][:_MAX_GENERATED_BASE]
+        names = [base + identity.suffix()]
+        while existing(names[-1]) and len(names) < _GENERATED_NAMES:
+            names.append(base + identity.suffix())
+        meta["name"] = names[-1]
     meta["uid"] = identity.uid()
     meta["creationTimestamp"] = format_time(clock.now())
     if "spec" in document:

@@ -63,6 +63,26 @@ def test_generated_names_differ(bare):
     assert all(len(name) == 7 and name.startswith("x-") for name in names)
 
 
+def generated(bare, monkeypatch, *suffixes):
+    """A ConfigMap whose generated names end in these, one after the other."""
+    drawn = iter(suffixes)
+    monkeypatch.setattr(bare.api.identity, "suffix", lambda: next(drawn))
+    given = config_map("")
+    given["metadata"] = {"namespace": "default", "generateName": "x-"}
+    return bare.create(given)
+
+
+def test_a_generated_name_that_is_taken_is_drawn_again(bare, monkeypatch):
+    assert generated(bare, monkeypatch, "aaaaa")["metadata"]["name"] == "x-aaaaa"
+    made = generated(bare, monkeypatch, *["aaaaa"] * 7, "bbbbb")
+    assert made["metadata"]["name"] == "x-bbbbb"
+
+
+def test_the_request_fails_after_eight_generated_names(bare, monkeypatch):
+    generated(bare, monkeypatch, "aaaaa")
+    assert refused(generated, bare, monkeypatch, *["aaaaa"] * 8).code == 409
+
+
 @pytest.mark.parametrize("name", ["", "Upper", "a_b", "-a", "a" * 254])
 def test_names_are_checked(bare, name):
     error = refused(bare.create, config_map(name))

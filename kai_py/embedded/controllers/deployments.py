@@ -195,8 +195,9 @@ def reconcile_replica_set(work: Work) -> None:
         return
     active = [pod for pod in owned_objects(work.api, replica_set) if is_active(pod)]
     desired = replica_set["spec"]["replicas"]
-    for pod in sorted(active, key=deletion_order)[: max(len(active) - desired, 0)]:
-        delete(work.api, PODS, name_of(pod), namespace_of(pod))
+    if (surplus := len(active) - desired) > 0:
+        for pod in sorted(active, key=deletion_order)[:surplus]:
+            delete(work.api, PODS, name_of(pod), namespace_of(pod))
     for _ in range(desired - len(active)):
         pod = pod_from_template(replica_set, replica_set["spec"]["template"])
         pod["metadata"]["generateName"] = f"{name}-"

@@ -91,8 +91,8 @@ class JobController:
     def _create_pods(self, work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> None:
         active = [pod for pod in pods if is_active(pod)]
         desired = _desired_pods(job, len(active), tally)
-        if surplus := len(active) - desired:
-            _delete_all(work.api, sorted(active, key=deletion_order)[: max(surplus, 0)])
+        if (surplus := len(active) - desired) > 0:
+            _delete_all(work.api, sorted(active, key=deletion_order)[:surplus])
         occupied = [*active]
         if job["spec"]["podReplacementPolicy"] == "Failed":
             occupied += [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]

@@ -11,6 +11,7 @@ Events of the controllers: a core/v1 Event, with a count when it repeats.
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -77,7 +78,8 @@ class Runtime:
     def __init__(self, api: ApiServer) -> None:
         self._api = api
         self._controllers: list[Controller] = []
-        self._queue: dict[tuple[int, Key], None] = {}
+        # A dict takes longer for its first key the more keys were removed before.
+        self._queue: OrderedDict[tuple[int, Key], None] = OrderedDict()
         self._failed: dict[tuple[str, Key], None] = {}
         self._scheduled = False
         self._stopped = False
@@ -126,9 +128,8 @@ class Runtime:
         for _ in range(min(KEYS_PER_TURN, len(self._queue))):
             if self._stopped:
                 return
-            number, key = next(iter(self._queue))
             # Before reconciling: a change in the meantime must queue the key again.
-            del self._queue[number, key]
+            (number, key), _ = self._queue.popitem(last=False)
             self._reconcile(number, key)
         if self._queue and not self._scheduled:
             self._scheduled = True
