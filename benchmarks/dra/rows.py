@@ -28,6 +28,7 @@ from benchmarks.dra.objects import (
     share,
     shared_slice,
 )
+from benchmarks.dra.reclaiming import measure_reclaiming
 from benchmarks.dra.waiting import measure_waiting
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
@@ -40,7 +41,7 @@ from kai_py.dra.inventory import Inventory
 
 NODES, GPUS = 10_000, 8
 GANG = 512
-WAITING_NODES, WAITING = 500, 1_000
+WAITING_NODES, WAITING, RECLAIMING = 500, 1_000, 256
 MIG_NODES, MIG_PODS, MIG_GANG = 1_000, 20_000, 8
 SHARE_NODES, SHARES = 125, 10_000
 MIG_MIX = {"1g.10gb": 5, "2g.20gb": 3, "3g.40gb": 2, "1g.20gb": 1, "4g.40gb": 1}
@@ -87,6 +88,11 @@ def dra_benchmarks() -> list[Benchmark]:
             name="waiting",
             title=f"{WAITING:,} pods with claims wait: {WAITING_NODES:,} full nodes × {GPUS} GPUs",
             run=partial(measure_waiting, WAITING_NODES, GPUS, WAITING),
+        ),
+        row(
+            name="reclaim",
+            title=f"Reclaim for {RECLAIMING} claims, {WAITING_NODES} full nodes × {GPUS} GPUs",
+            run=partial(measure_reclaiming, WAITING_NODES, GPUS, RECLAIMING),
         ),
         row(
             name="mig",

@@ -36,7 +36,7 @@ def measure_waiting(node_count: int, gpus: int, waiting: int) -> Measured:
         machines,
         [gpu_class(), *(gpu_slice(name, gpus) for name in names)],
         [queue("full", node_count * gpus), queue("waits")],
-        (each for name in names for each in _running(name, gpus)),
+        (each for name in names for each in running_job(name, gpus, "full")),
         (each for i in range(waiting) for each in _waiting(f"waits-{i}")),
     )
     cluster.decide(cluster.snapshot())
@@ -54,10 +54,10 @@ def measure_waiting(node_count: int, gpus: int, waiting: int) -> Measured:
     return Measured(seconds=seconds, outcome=outcome, peak_mb=peak_resident_mb())
 
 
-def _running(node: str, gpus: int) -> Iterator[Struct]:
+def running_job(node: str, gpus: int, queue_name: str) -> Iterator[Struct]:
     """A Job with a pod for each GPU of the node."""
     number = count()
-    for each in claiming_gang(gpus, 1, f"runs-{node}", "full"):
+    for each in claiming_gang(gpus, 1, f"runs-{node}", queue_name):
         if isinstance(each, ResourceClaim):
             yield _allocated(each, node, f"gpu-{next(number)}")
         elif isinstance(each, Pod):

@@ -33,6 +33,7 @@ from kai_py.dra.node_resources import NONE, NodeResources, node_resources
 from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.spending import Spending
 from kai_py.dra.taints import with_class_selectors
+from kai_py.dra.whole_devices import WholeDeviceClaims
 from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns
@@ -80,6 +81,7 @@ class ClusterDevices:
         self.costs = DeviceAccounting(self.gpus, self.inventory, self._kinds, self.quarantine)
         self.accounting = self.costs.accounting
         self.free = FreeDevices(self.costs)
+        self.whole_claims = WholeDeviceClaims(self.costs)
         # A search that a whole allowance does not suffice for has its answer.
         allowed = self.spending.steps.per_gang, self.spending.steps.per_cycle
         self.allocator = ClusterAllocator(

@@ -251,6 +251,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
         "empty_nodes",
         "parts_of_cluster",
         "freed_by_shape",
+        "freed_devices_by_shape",
         "_charged",
         "_requests",
         "_preconditions",

@@ -30,7 +30,8 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState, PodEnd
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, refusing_rows
-from kai_py.plan.victims.count import FreedCapacity, FreedResources, ShapeCount
+from kai_py.plan.victims.count import ShapeCount
+from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
 from kai_py.plan.victims.timing import MAX_PATIENCE
 from kai_py.policy.queue_usage import exceeds_fair_share
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, compared_rows, is_guaranteed

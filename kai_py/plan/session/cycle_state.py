@@ -95,6 +95,8 @@ class CycleState:
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
     freed_by_shape: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     """Cache of ``FreedResources``, by the number of a shape."""
+    freed_devices_by_shape: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    """The same of devices, by their kinds."""
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
     _queue_refusals: dict[tuple[str, str], Unschedulable | None] = field(default_factory=dict)

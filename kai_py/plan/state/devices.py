@@ -62,6 +62,7 @@ class CycleDevices:
         """Start from the allocations of the cluster, without those of terminating pods."""
         self._devices = devices
         self._cluster = devices.allocator
+        self.whole_claims = devices.whole_claims
         self._snapshot = snapshot
         self._states = {capacity: devices.state.copy() for capacity in Capacity}
         self._empty_state = DeviceState(devices.inventory.device)

@@ -47,6 +47,7 @@ class VictimBatch:
         if (
             len(gang.members) != 1
             or not is_equivalent(gang, gang)
+            or pod.shape.has_claims
             or not is_exact(state, gang, gang.members)
             or state.quota.queues.has_max[queue]
             or state.placer.reservations.close_nodes

@@ -2,27 +2,30 @@
 
 A replica is one more pod of a shape. For each shape of the request the replicas that fit are summed
 over the nodes; if the gang must stay within one domain, over the nodes of each domain. Releasing a
-pod changes one node. If all pods of the request have one shape, and there are no claims, limits of
-nodes, pod rules or subgroups with constraints, the count is exact: the request fits if, and only
-if, a sum reaches the number of its pods. Otherwise enough replicas are necessary, not sufficient.
-O(nodes) once, O(resources) per pod released.
+pod changes one node. If all pods of the request have one shape, and there are no limits of nodes,
+pod rules, subgroups with constraints, or claims other than for whole devices (``whole_devices``),
+the count is exact: the request fits if, and only if, a sum reaches the number of its pods.
+Otherwise enough replicas are necessary, not sufficient. O(nodes) once, O(resources) per pod
+released.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.dra.whole_devices import WholeDevices
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
+from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
 from kai_py.policy.fit import requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Floats, Ints
+from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.topology import NO_DOMAIN
 
@@ -153,57 +156,6 @@ class CapacityCount:
         self._enough_domains = sum(shape.is_enough)
 
 
-@dataclass(slots=True)
-class FreedCapacity:
-    """What one node has while pods are counted as gone from it.
-
-    ``free``: (resources,); ``devices``: how many devices of claims more than now.
-    """
-
-    free: list[float]
-    devices: float = 0.0
-
-    def copy(self) -> "FreedCapacity":
-        """The same, to be changed by itself."""
-        return FreedCapacity(self.free.copy(), self.devices)
-
-
-class FreedResources:
-    """Upper bounds of what evicting a pod releases on its node; once per shape and cycle."""
-
-    def __init__(self, state: CycleState) -> None:
-        """Start with what the cycle has computed."""
-        self._state, self._known = state, state.freed_by_shape
-
-    def future_idle_of(self, row: int) -> FreedCapacity:
-        """What the node ``row`` has before any pod is counted as gone."""
-        return FreedCapacity(self._state.statement.future_idle[:, row].tolist())
-
-    def release(self, member: Member, node: FreedCapacity, sign: float = 1.0) -> None:
-        """Count the pod, which is on ``node``, as gone (or, with -1, as back again)."""
-        free = node.free
-        for position, amount in self._known.get(member.shape.number) or self.of(member):
-            free[position] += sign * amount
-        if member.claims:
-            node.devices += sign * member.claimed_gpus
-
-    def amount(self, member: Member, resource: int) -> float:
-        """The amount released of one resource, given by its row."""
-        for row, amount in self.of(member):
-            if row == resource:
-                return amount
-        return 0.0
-
-    def of(self, member: Member) -> list[tuple[int, float]]:
-        """The rows and amounts of all resources that are released; amounts are not 0."""
-        known = self._known.get(member.shape.number)
-        if known is None:
-            amounts = max_freed(self._state, member).tolist()
-            known = [(position, amount) for position, amount in enumerate(amounts) if amount]
-            self._known[member.shape.number] = known
-        return known
-
-
 class ShapeCount:
     """The replicas of one shape that fit by node, and their sums by domain.
 
@@ -249,8 +201,16 @@ class ShapeCount:
                 self._idle_gpus = statement.future_idle[self._gpu_row].tolist()
         self._shares_per_gpu: list[float] = _max_shares_per_gpu(state, shape)
         self._device_replicas: list[int] = []
-        if shape.needs_devices:
+        self._idle_devices: list[int] = []
+        self._whole = whole_devices(state, shape)
+        if self._whole is not None:
+            limit = self._count * self._whole.per_claim
+            idle = _idle_devices(state, shape, self._whole, self._mask, limit)
+            self._idle_devices = idle.tolist()
+            found = idle // self._whole.per_claim
+        elif shape.needs_devices:
             found = statement.devices.replicas(shape, self._mask, self._count, Capacity.FUTURE_IDLE)
+        if shape.needs_devices:
             self._device_replicas, fitting = found.tolist(), np.minimum(fitting, found)
         fitting = np.minimum(fitting, self._count)
         self._initial = fitting
@@ -281,8 +241,11 @@ class ShapeCount:
                 fitting,
                 self._gpu_share_replicas[row] + max(freed_gpus, 0.0) * self._shares_per_gpu[row],
             )
-        if self._device_replicas:
-            released = math.ceil(node.devices / self._devices) if self._devices else self._count
+        if self._whole is not None:
+            released = sum([node.devices.get(kind, 0.0) for kind in self._whole.kinds])
+            fitting = min(fitting, (self._idle_devices[row] + released) // self._whole.per_claim)
+        elif self._device_replicas:
+            released = math.ceil(node.gpus / self._devices) if self._devices else self._count
             fitting = min(fitting, self._device_replicas[row] + released)
         return max(0, int(min(fitting, 1 if self._one_per_node else self._count)))
 
@@ -367,15 +330,23 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
     return per_gpu
 
 
-def max_freed(state: CycleState, member: Member) -> Floats:
-    """(resources,) the most that evicting the pod releases; part of a GPU counts as the GPU."""
-    freed, share = state.statement.occupied(member), member.shape.gpu_share
-    gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
-    if share is None or gpu is None:
-        return freed
-    whole = freed.copy()
-    whole[gpu] += share.devices
-    return whole
+def whole_devices(state: CycleState, shape: Shape) -> WholeDevices | None:
+    """The devices that each pod of ``shape`` needs if counting them is exact, else None."""
+    claims, devices = shape.claims, state.statement.devices
+    if len(claims) != 1 or claims[0].claim is not None or shape.extended.requests:
+        return None
+    return devices.whole_claims.needed(devices.narrowed_spec(claims[0].spec))
+
+
+def _idle_devices(
+    state: CycleState, shape: Shape, whole: WholeDevices, mask: Bools, limit: int
+) -> Ints:
+    """(nodes,) int64: the devices, at most ``limit``, that pods of ``shape`` could get.
+
+    ``mask``: (nodes,) bool, where they are counted.
+    """
+    single = replace(shape, claims=(replace(shape.claims[0], spec=whole.for_one),))
+    return state.statement.devices.replicas(single, mask, limit, Capacity.FUTURE_IDLE)
 
 
 def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
@@ -385,7 +356,7 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
         (len(members) == 1 or all(member.shape is shape for member in members))
         and not any(map(has_topology_constraint, gang.tree.children))
         and not state.statement.pod_rules.concern(shape)
-        and not shape.has_claims
+        and (not shape.has_claims or whole_devices(state, shape) is not None)
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size
         and not state.statement.limits.refusing(shape)

@@ -28,8 +28,9 @@ import numpy as np
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.count import FreedCapacity, FreedResources, ShapeCount
+from kai_py.plan.victims.count import ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts
+from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
 from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
 from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Member
