@@ -13,10 +13,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.choices import Profile
+from kai_py.api.extensions import InstalledAction
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.node_departures import NodeDeparturesConfig
-from kai_py.api.placement import InstalledAction, PlacementConfig
+from kai_py.api.placement import PlacementConfig
 from kai_py.api.problems import field_problems
 from kai_py.api.settings import (
     EvictionConfig,

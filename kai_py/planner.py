@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Raw
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
+from kai_py.api.extensions import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.node_departures import DepartureRules, DepartureTreatment
-from kai_py.api.placement import ExtensionError, ExtensionGroup, load_extension
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder

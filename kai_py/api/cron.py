@@ -1,9 +1,9 @@
 """Cron expressions of five fields in UTC: minute, hour, day, month, weekday.
 
 A field is ``*`` or a list of numbers and ranges, each with an optional step: ``*/15``, ``1-5``,
-``0,30``. Months and weekdays have their English names too; Sunday is 0 or 7. If both days are
-restricted, either is enough. ``@hourly``, ``@daily``, ``@weekly``, ``@monthly`` and ``@yearly`` are
-supported.
+``0,30``. Months and weekdays have their English names too; Sunday is 0 or 7. If both the day of
+the month and the weekday are restricted, a match of either is enough. ``@hourly``, ``@daily``,
+``@weekly``, ``@monthly`` and ``@yearly`` are supported.
 
 Source: crontab(5). Cost: one step per day looked back.
 """
@@ -31,7 +31,10 @@ class CronError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A parsed expression; ``either_day``: both days are restricted."""
+    """A parsed expression.
+
+    ``either_day``: both days are restricted, so that a match of either is enough.
+    """
 
     minutes: frozenset[int]
     hours: frozenset[int]

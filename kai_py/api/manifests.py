@@ -1,4 +1,4 @@
-"""YAML documents whose mappings and lists know their line numbers.
+"""YAML documents, with the line numbers of mappings, keys and items.
 
 Scalars are parsed as by the API server's YAML reader: no dates, no base-60 numbers, so that a field
 has the same value here. A key that is written twice is recorded as a fault of the document, because
@@ -25,6 +25,10 @@ MAX_MERGED = 100_000
 
 MAX_EXPANDED = 10_000_000
 """Values of a document, those of an anchor counted wherever it is used."""
+
+TEMPLATE = " (a template? render it first)"
+"""``{{ .Values.x }}`` is a mapping whose key is a mapping, which no API server takes."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ManifestError(ValueError):
@@ -85,11 +89,6 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456
 
 _FLOAT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
-
-
-TEMPLATE = " (a template? render it first)"
-"""``{{ .Values.x }}`` is a mapping whose key is a mapping, which no API server takes."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_documents(text: str) -> list[Document]:
@@ -204,7 +203,7 @@ class _Builder:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise ManifestError(line, f"a key is no text{TEMPLATE}")
             key = str(self._scalar(key_node))
-            if id(key_node) in own:  # one that stands for a merged key replaces it by intent
+            if id(key_node) in own:  # a merged key may be overridden by one of the mapping
                 if key in written:
                     self._repeated.append((line, key))
                 written.add(key)

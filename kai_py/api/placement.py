@@ -1,59 +1,17 @@
 """The configuration of placement: fill strategies and scores.
 
-Names of scores and actions are those that come with the scheduler and those of installed packages;
-any other is an error that gives the nearest.
-
-Scores and actions of installed packages, by the entry points that name them.
-
-A package adds one by an entry point of the group ``kai_py.scores`` or ``kai_py.actions``. Names are
-read from the metadata of installed packages; code is loaded only for names that the configuration
-uses, and only by the planner.
+A score is one that comes with the scheduler or one of an installed package (``api.extensions``);
+any other name is an error that suggests the nearest.
 """
 
-import enum
-from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy
+from kai_py.api.extensions import ExtensionGroup, extension_names
 from kai_py.api.model import ApiModel
 from kai_py.api.problems import unknown_name
-
-
-class ExtensionGroup(enum.StrEnum):
-    """What entry points add."""
-
-    SCORES = "kai_py.scores"
-    ACTIONS = "kai_py.actions"
-
-
-class ExtensionError(Exception):
-    """An installed extension cannot be loaded."""
-
-
-def extension_names(group: ExtensionGroup) -> tuple[str, ...]:
-    """The names that installed packages add to a group, sorted."""
-    return tuple(sorted(entry_points(group=group.value).names))
-
-
-def load_extension(group: ExtensionGroup, name: str) -> Any:
-    """What an entry point refers to; raises ExtensionError if it cannot be had."""
-    found = tuple(entry_points(group=group.value, name=name))
-    if len(found) != 1:
-        packages = ", ".join(_package(each) for each in found) or "no package"
-        raise ExtensionError(f"{group.value}: {name} comes from {packages}, one is expected")
-    try:
-        return found[0].load()
-    except Exception as error:
-        # The code of the package runs here: whatever it raises, the name is what helps.
-        raise ExtensionError(
-            f"{group.value}: {name} of {_package(found[0])} cannot be loaded: {error!r}"
-        ) from error
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else entry.value
 
 
 def _known_score(name: str) -> str:
@@ -63,20 +21,11 @@ def _known_score(name: str) -> str:
     return name
 
 
-def _known_action(name: str) -> str:
-    known = extension_names(ExtensionGroup.ACTIONS)
-    if name not in known:
-        raise ValueError(unknown_name("installed action", name, known))
-    return name
-
-
 def _known_strategy(name: str) -> str:
     return name if name == NO_SCORE else _known_score(name)
 
 
 ScoreName = Annotated[str, AfterValidator(_known_score)]
-InstalledAction = Annotated[str, AfterValidator(_known_action)]
-"""The name of an action of an installed package."""
 
 
 class ScoreConfig(ApiModel):

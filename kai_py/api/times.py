@@ -1,11 +1,10 @@
-"""Durations and timestamps as Go and Kubernetes write them.
+"""Times and durations: how Go and Kubernetes write them, and how clocks are compared.
 
-A duration is a sum of decimal numbers with a unit (``ns us ms s m h``), or ``0``. Durations here
-are never negative.
+A duration is a sum of decimal numbers with a unit (``ns us ms s m h``), or ``0``, and never
+negative here. A timestamp is a ``metav1.Time``: RFC 3339, UTC, whole seconds. What was recorded
+before the wall clock was set back lies in its future; the comparisons allow for that.
 
 Source: Go's ``time.ParseDuration``, which ``metav1.Duration`` uses.
-
-Timestamps as metav1.Time: RFC 3339, UTC, whole seconds.
 """
 
 import re
@@ -18,14 +17,14 @@ from kai_py.api.numbers import shortened
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 """Seconds."""
-DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
-CLOCK_STEP = 60.0
-"""Seconds: clocks are corrected by less all the time, and differ by less between machines."""
 MAX_DURATION = (2**63 - 1) / 1e9
 """Seconds, 292 years: Go counts nanoseconds in an int64."""
 MAX_TEXT = 8192
 """Characters of a duration; an annotation can have 262,144, which take most of a second."""
+DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
+CLOCK_STEP = 60.0
+"""Seconds: smaller corrections of a clock, and differences between machines, are normal."""
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": MINUTE, "h": HOUR}
 
 
@@ -44,13 +43,13 @@ def parse_duration(text: str) -> float:
     return _checked(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 
 
-def parse_time(text: str) -> datetime | None:
-    """The aware time of an RFC 3339 text, in UTC where it names no zone; None for any other."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+def _seconds(value: object) -> object:
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        written = shortened(repr(value))
+        raise DurationError(f"{written} is not a duration: write it like 30s, 5m or 1h30m")
+    return float(_checked(value))
 
 
 def _checked(seconds: float) -> float:
@@ -69,15 +68,6 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
-def _seconds(value: object) -> object:
-    if isinstance(value, str):
-        return parse_duration(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        written = shortened(repr(value))
-        raise DurationError(f"{written} is not a duration: write it like 30s, 5m or 1h30m")
-    return float(_checked(value))
-
-
 Duration = Annotated[
     float,
     BeforeValidator(_seconds),
@@ -88,6 +78,15 @@ Duration = Annotated[
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 
+def parse_time(text: str) -> datetime | None:
+    """The aware time of an RFC 3339 text, in UTC where it names no zone; None for any other."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
 def format_time(moment: datetime | float) -> str:
     """The time, an aware UTC datetime or seconds since the epoch, truncated to seconds."""
     if not isinstance(moment, datetime):
@@ -96,7 +95,7 @@ def format_time(moment: datetime | float) -> str:
 
 
 def backoff_seconds(failures: int, first: float, longest: float) -> float:
-    """The wait after so many failures in a row: ``first``, and twice as long after each further."""
+    """The wait after ``failures`` in a row: ``first``, doubled with each further one."""
     # 2.0**1024 would overflow.
     return min(first * 2.0 ** min(failures - 1, 30), longest)
 
@@ -104,22 +103,22 @@ def backoff_seconds(failures: int, first: float, longest: float) -> float:
 def lies_ahead(moment: float, now: float, longest: float) -> bool:
     """Whether a wait of at most ``longest`` seconds that ends at ``moment`` is not over yet.
 
-    One that would take much longer began before the clock was set back: it is over.
+    A wait that would take much longer began before the clock was set back: it is over.
     """
     return now < moment <= now + longest + CLOCK_STEP
 
 
 def happened_within(seconds: float, moment: float, now: float) -> bool:
-    """Whether ``moment`` was less than so many ``seconds`` ago.
+    """Whether ``moment`` was less than ``seconds`` ago.
 
-    One that lies ahead was noted before the clock was set back: it does not count.
+    A moment in the future was recorded before the clock was set back: it does not count.
     """
     return now - seconds < moment <= now + CLOCK_STEP
 
 
 def begun_at(moment: float, now: float) -> float:
-    """When something began that was noted at ``moment``; ``now`` if the clock was set back since.
+    """When something began according to a record; ``now`` if the clock was set back since.
 
-    Its time runs again then: how much of it had passed is not known.
+    How much of its time has passed is then not known, so that it starts again.
     """
     return moment if moment <= now + CLOCK_STEP else now

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.records import decoding
+from kai_py.api.records import interning
 from kai_py.api.records.core import Pod
-from kai_py.api.records.decoding import interned
+from kai_py.api.records.interning import interned
 from kai_py.api.records.node import Node
 
 plain = msgspec.json.Decoder(Pod).decode
@@ -73,8 +73,8 @@ def test_nothing_else_changes(texts):
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(decoding, "MAX_INTERNED", 3)
-    kept = decoding.Interning()
+    monkeypatch.setattr(interning, "MAX_INTERNED", 3)
+    kept = interning.Interning()
     for i in range(50):
         kept.intern(plain(pod("p", team=f"team-{i}")))
     assert len(kept._strings) <= 3

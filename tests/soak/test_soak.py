@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from kai_py.api.records import decoding
+from kai_py.api.records import interning
 from kai_py.dra import cluster_allocator, cluster_devices, device_kinds, spending
 from kai_py.dra.selectors import masks, table
 from kai_py.grouping import grouper
@@ -21,7 +21,7 @@ from tests.soak.containers import caches, unbounded_caches
 from tests.soak.run import Sample
 
 BOUNDS = (
-    (decoding, "MAX_INTERNED"),
+    (interning, "MAX_INTERNED"),
     (shape, "RECENT_SHAPES"),
     (selection_index, "MAX_INDEXED_LABELS"),
     (kept_history, "MAX_SAMPLES"),
