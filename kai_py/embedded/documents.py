@@ -1,12 +1,10 @@
-"""API objects as plain JSON documents; their conditions, uids and generated names.
+"""API objects as plain JSON documents: reading their fields, setting conditions, naming new ones.
 
-They are shared and never changed in place once stored: a write makes a new document that may share
-unchanged parts with the old one.
+Documents are shared and never changed in place once stored: a write makes a new document that may
+share unchanged parts with the old one.
 
-A condition is set by type, with a new transition time only when the status changes.
-
-Uids and generated names are hashes of a seed and a counter: they look random, and are the same in
-every run.
+A condition is set by type, with a new transition time only when the status changes. Uids and
+generated names are hashes of a seed and a counter: they look random, and are the same in every run.
 """
 
 import hashlib
@@ -19,6 +17,10 @@ from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.times import format_time
 
 Json: TypeAlias = dict[str, Any]
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""The letters of name suffixes, as in Kubernetes."""
+_SUFFIX_LENGTH = 5
 
 
 def clone(value: Any) -> Any:
@@ -45,7 +47,7 @@ def lookup(document: Any, path: str) -> Any:
 
 
 def set_default(document: Json, field: str, value: str | int) -> None:
-    """Set a field that is absent, null or empty: the same for a field that is no pointer in Go."""
+    """Set a field that is absent, null or empty, which are the same unless Go has a pointer."""
     if not document.get(field):
         document[field] = value
 
@@ -75,6 +77,11 @@ def is_finished(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in FINISHED_PHASES
 
 
+def is_active(pod: Json) -> bool:
+    """Whether the pod runs or may still run."""
+    return not is_finished(pod) and not is_deleting(pod)
+
+
 def controller_of(document: Json) -> Json | None:
     """The owner reference with `controller: true`."""
     for owner in document["metadata"].get("ownerReferences") or ():
@@ -93,6 +100,30 @@ def owner_reference(owner: Json) -> Json:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def pod_from_template(owner: Json, template: Json) -> Json:
+    """An unnamed pod made from a PodTemplateSpec and controlled by `owner`."""
+    meta = clone(template.get("metadata") or {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": namespace_of(owner),
+            "labels": meta.get("labels") or {},
+            "annotations": meta.get("annotations") or {},
+            "finalizers": list(meta.get("finalizers") or ()),
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": clone(template["spec"]),
+    }
+
+
+def deletion_order(pod: Json) -> tuple[bool, bool, str, str]:
+    """Sort key: the pods to delete first (unassigned, not ready, youngest)."""
+    # Youngest first: timestamps sort as text, so invert every character.
+    inverted_age = "".join(chr(255 - ord(each)) for each in pod["metadata"]["creationTimestamp"])
+    return bool(pod["spec"].get("nodeName")), is_ready(pod), inverted_age, name_of(pod)
 
 
 def seconds_of(text: str) -> float:
@@ -116,8 +147,13 @@ def is_true(document: Json, condition_type: str) -> bool:
     return (condition_type, "True") in condition_states(document)
 
 
+def is_ready(pod: Json) -> bool:
+    """Whether the pod is Ready."""
+    return is_true(pod, "Ready")
+
+
 def condition_states(document: Json) -> set[tuple[str, str]]:
-    """The type and status of each condition of an object; what has no type is none."""
+    """The type and status of each condition of an object that has a type."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     return {
         (str(each["type"]), str(each.get("status") or "Unknown"))
@@ -130,10 +166,6 @@ def _replaced(present: Json, condition: Json, now: float) -> Json:
     same = present.get("status") == condition["status"]
     since = present.get("lastTransitionTime") if same else None
     return {**condition, "lastTransitionTime": since or format_time(now)}
-
-
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes draws name suffixes from
-_SUFFIX_LENGTH = 5
 
 
 class Identity:

@@ -1,10 +1,8 @@
-"""List and watch requests: selectors, revisions, pages.
+"""List and watch requests: the objects of a collection in pages, or their changes as events.
 
-All pages of a list show one state: what is left of it is kept under its continue token, and since
-objects are never changed in place, references suffice. Old remainders are dropped and then answered
-with 410.
-
-Watches: the events of a resource after a revision, as seen through a selector.
+All pages of a list show one state: the objects of its later pages are kept under its continue
+token, and since objects are never changed in place, references suffice. If too many such remainders
+are kept the oldest are dropped, and requests for them are answered with 410.
 
 A watch reads the log of its kind from a revision. An object that enters the selection is ADDED, one
 that leaves it is DELETED with its last selected state and the revision of the change. With
@@ -30,11 +28,13 @@ from kai_py.embedded.selectors import ObjectTest, parse_fields, parse_labels
 from kai_py.embedded.store import Change, ChangeType, Store
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+MAX_REMAINDERS = 256
+"""Lists of which later pages are kept."""
 
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """One line of a watch; `change` is set where the object is that of the log, unconverted."""
+    """One line of a watch; `change` is set if the object is that of the log, unconverted."""
 
     type: str
     object: Json
@@ -126,11 +126,8 @@ class Watch:
         return WatchEvent(kind.value, served, change if served is document else None)
 
 
-MAX_REMAINDERS = 256
-
-
 class Pager:
-    """The remainders of lists that clients may still request."""
+    """The later pages of lists, which clients may still request."""
 
     def __init__(self) -> None:
         self._remainders: OrderedDict[str, tuple[int, Sequence[Json]]] = OrderedDict()
@@ -163,7 +160,7 @@ class Pager:
 
 
 class Lister:
-    """Serves lists and starts watches for the HTTP front; keeps the remainders of paged lists."""
+    """Serves lists and starts watches for the HTTP server; keeps the later pages of lists."""
 
     def __init__(self, api: ApiServer) -> None:
         self.api = api

@@ -1,6 +1,6 @@
 """Representation of answers: the objects themselves, a Table (as for `kubectl get`), or metadata.
 
-Chosen by the first alternative of the Accept header that can be served.
+The first alternative of the Accept header that can be served decides.
 
 Source: k8s.io/apiserver, "Receiving resources as Tables".
 """

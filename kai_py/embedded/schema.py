@@ -16,6 +16,14 @@ from kai_py.embedded.errors import FieldError, duplicate, invalid_value, require
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
 
 
 def prune(value: Any, schema: Json, *, root: bool = False) -> None:
@@ -91,16 +99,6 @@ def _unknown(
             yield from _unknown(value[name], extra, field_path)
         elif not keep_all:
             yield field_path, value, name
-
-
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-}
 
 
 def _has_type(value: Any, schema: Json) -> bool:

@@ -1,18 +1,15 @@
-"""In-memory store of all objects, by kind, namespace and name.
+"""In-memory store of all objects, with a log of their changes, as etcd has one.
 
-One revision counter counts all writes, as in etcd. The store checks revisions, existence and
-ownership links; the contents of objects are validated before they get here. Documents handed in
-belong to the store; documents handed out are shared and must not be changed.
+Objects are kept by kind, namespace and name. Every write gets the next revision of one counter and
+is appended to the log of its kind. A watch is a position in that log. Compaction drops old changes;
+a watch that starts before the oldest change gets 410 and must list again.
 
-Every operation is O(1) but `list`, which sorts, and the log's compaction.
+The store checks that the name of a new object is free, and keeps an index of owners; the contents
+of objects are validated before they get here. Documents handed in belong to the store; documents
+handed out are shared and must not be changed.
 
-Log of the changes of one kind, by revision.
-
-Every write of the store gets the next revision of one counter and is appended to the log of its
-kind. A watch is a position in that log. Compaction drops old changes; a watch that starts before
-the oldest change gets 410 and must list again, as with etcd.
-
-Reading is O(log n + k) for k new changes in a log of n.
+Every operation is O(1) but `list`, which sorts, and the log's compaction. Reading k new changes in
+a log of n is O(log n + k).
 """
 
 from bisect import bisect_right
@@ -28,6 +25,9 @@ from kai_py.embedded.errors import RequestError, already_exists, expired
 
 MAX_CHANGES = 20_000
 """Changes kept per kind; older ones are compacted away in batches."""
+
+StoredKey = tuple[str, str, str]
+"""Key of an object: its kind's storage name (`jobs.batch`), namespace, name."""
 
 
 class ChangeType(Enum):
@@ -109,10 +109,6 @@ class EventLog:
         number = self._next_listener
         self._listeners[number] = wake
         return lambda: self._listeners.pop(number, None) and None
-
-
-StoredKey = tuple[str, str, str]
-"""Key of an object: its kind's storage name (`jobs.batch`), namespace, name."""
 
 
 class Store:
@@ -200,7 +196,7 @@ class Store:
         self._subscribers.append(receive)
 
     def unsubscribe(self, receive: Callable[[Change], None]) -> None:
-        """Call `receive` no more."""
+        """Stop calling `receive`."""
         self._subscribers.remove(receive)
 
     def _write(

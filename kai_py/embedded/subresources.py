@@ -1,7 +1,8 @@
 """Subresources: binding, eviction, scale and finalize.
 
-binding assigns a pod to a node, once. eviction deletes a pod unless a PodDisruptionBudget allows no
-disruption (429). scale reads and writes `spec.replicas`. finalize writes a namespace's finalizers.
+binding assigns a pod to a node, once. eviction deletes a pod, or is refused (429) if its
+PodDisruptionBudget allows no disruption. scale reads and writes `spec.replicas`. finalize writes a
+namespace's finalizers.
 
 Source: k8s.io/kubernetes pkg/registry/core/pod/storage.
 """
@@ -21,7 +22,8 @@ RETRY_EVICTION_SECONDS = 10
 def bind(api: ApiServer, name: str, namespace: str, binding: Json) -> Json:
     """Assign a pod to the node that a v1 Binding names; return the pod.
 
-    Raises RequestError 409 when the pod is on a node already, gated, being deleted or another one.
+    Raises RequestError 409 when the pod is already on a node, gated, being deleted, or not the one
+    that the binding means.
     """
     target = binding.get("target") or {}
     if not target.get("name"):
@@ -75,7 +77,7 @@ def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
 
 
 def counts_for_budgets(pod: Json) -> bool:
-    """Whether any budget counts the eviction of a pod: it has started, and not ended."""
+    """Whether budgets count the eviction of a pod: only if it has started and not ended."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in (*FINISHED_PHASES, "Pending") and not is_deleting(pod)
 
@@ -116,7 +118,7 @@ def _use_budget(api: ApiServer, pod: Json) -> None:
 
 
 def is_exempt(pod: Json, budget: Json) -> bool:
-    """Whether a budget lets a pod go, and does not count it, since it is not ready."""
+    """Whether a budget allows the eviction of a pod without counting it, as it is not ready."""
     conditions = pod["status"].get("conditions") or ()
     if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
         return False

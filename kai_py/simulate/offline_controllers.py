@@ -28,8 +28,7 @@ from kai_py.api.records.storage import (
 )
 from kai_py.api.references import ClaimRef
 from kai_py.embedded.controllers.disruption import budget_counts
-from kai_py.embedded.controllers.runtime import is_active, is_ready
-from kai_py.embedded.documents import is_finished
+from kai_py.embedded.documents import is_active, is_finished, is_ready
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.selectors import label_selector
 from kai_py.embedded.subresources import counts_for_budgets, is_exempt

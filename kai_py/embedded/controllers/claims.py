@@ -4,10 +4,10 @@ A pod that names a ResourceClaimTemplate gets a claim of its own, recorded in
 `status.resourceClaimStatuses`. Consumers that are deleted, finished, or were deleted before they
 were scheduled are removed from `reservedFor`. A claim without consumers is deallocated and loses
 its finalizer after its last consumer was removed, or when it is deleted; an allocation that a
-scheduler has only begun is left alone. A template claim is deleted with its finished pod.
+scheduler has only begun stays. A template claim is deleted with its finished pod.
 
-An ephemeral volume gets the claim POD-VOLUME, which goes with the pod. One of that name that
-another object owns is left as it is: the pod cannot use it.
+An ephemeral volume gets the claim POD-VOLUME, which is deleted with the pod. If a claim of that
+name has another owner, it is not changed, and the pod cannot use it.
 
 Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.io/kubernetes.
 """

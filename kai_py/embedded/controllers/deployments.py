@@ -11,24 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.runtime import (
-    Controller,
-    Work,
-    deletion_order,
-    is_active,
-    is_ready,
-    keys_of,
-    owned_objects,
-    pod_from_template,
-)
+from kai_py.embedded.controllers.runtime import Controller, Work, keys_of, owned_objects
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     Json,
     clone,
+    deletion_order,
+    is_active,
     is_deleting,
+    is_ready,
     name_of,
     namespace_of,
     owner_reference,
+    pod_from_template,
     short_hash,
     with_condition,
 )

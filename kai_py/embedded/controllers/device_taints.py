@@ -11,9 +11,17 @@ from collections.abc import Iterable, Sequence
 
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, is_active, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import Json, lookup, name_of, seconds_of, uid_of, with_condition
+from kai_py.embedded.documents import (
+    Json,
+    is_active,
+    lookup,
+    name_of,
+    seconds_of,
+    uid_of,
+    with_condition,
+)
 from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
 from kai_py.embedded.store import Change
 

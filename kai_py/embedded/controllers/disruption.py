@@ -1,9 +1,9 @@
 """Status of PodDisruptionBudgets: how many pods may be evicted now.
 
 allowed = healthy - desired, never below 0; desired is minAvailable, or expected - maxUnavailable.
-With a number in minAvailable the matching pods are what is expected; with a percentage or
-maxUnavailable it is the replicas of their controllers, which only ReplicaSets and StatefulSets
-have: anything else allows no disruption, with a condition that says so.
+If minAvailable is a number, as many pods are expected as match. With a percentage or maxUnavailable
+it is the replicas of their controllers, which only ReplicaSets and StatefulSets have: any other pod
+allows no disruption, and a condition says so.
 
 Source: pkg/controller/disruption of k8s.io/kubernetes.
 """
@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import resolve_int_or_string
-from kai_py.embedded.controllers.runtime import Controller, Key, Work, is_active, is_ready, key_of
+from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.documents import (
     Json,
     controller_of,
+    is_active,
     is_deleting,
     is_finished,
+    is_ready,
     name_of,
     namespace_of,
     seconds_of,
@@ -73,9 +75,9 @@ def reconcile(work: Work) -> None:
 def budget_counts(
     budget: Json, pods: Sequence[Json], healthy: int, by_uid: Callable[[str], Json | None]
 ) -> tuple[Json, str]:
-    """The numbers in the status of a budget for these pods, and why they cannot be known, or "".
+    """The numbers in a budget's status for these pods, and why they cannot be computed, or "".
 
-    ``pods``: those that it selects and that have not ended; ``healthy``: how many are healthy.
+    ``pods``: those selected that have not ended; ``healthy``: how many of them are healthy.
     """
     problem, allowed = "", 0
     try:
@@ -146,7 +148,7 @@ def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
     for budget in api.list(BUDGETS, namespace_of(change.object)):
         if label_selector(budget["spec"].get("selector"))(labels):
             yield key_of(budget)
-            # As in Kubernetes, a pod informs one budget; a pod of several can't be evicted anyway.
+            # As in Kubernetes, only one: a pod with several budgets can't be evicted anyway.
             return
 
 

@@ -8,10 +8,6 @@ forever, as its owner waits for the final phase.
 
 Source: pkg/controller/garbagecollector and ``gcUnscheduledTerminating`` in pkg/controller/podgc of
 k8s.io/kubernetes.
-
-Namespace controller: creates the service account `default`, and empties deleted namespaces.
-
-Of a deleted namespace every object is deleted, then its own finalizer is removed.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,9 +16,8 @@ from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DeleteOptions, delete
 from kai_py.embedded.documents import Json, is_deleting, is_finished, name_of, namespace_of, uid_of
-from kai_py.embedded.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, ServedResource
+from kai_py.embedded.resources import PODS, ServedResource
 from kai_py.embedded.store import Change, ChangeType
-from kai_py.embedded.subresources import finalize_namespace
 
 
 def reconcile(work: Work) -> None:
@@ -135,19 +130,19 @@ GARBAGE_COLLECTOR = Controller(name="garbage-collector", reconcile=reconcile, ke
 
 
 def reconcile_pod(work: Work) -> None:
-    """Let a pod fail that is deleted and on no node."""
+    """Set the phase Failed on a deleted pod that is on no node."""
     namespace, name = work.key
     pod = work.api.find(PODS, name, namespace)
-    if pod is not None and _is_left(pod):
+    if pod is not None and _is_unassigned_terminating(pod):
         work.api.patch_status(PODS, pod, {"phase": "Failed"})
 
 
-def _is_left(pod: Json) -> bool:
+def _is_unassigned_terminating(pod: Json) -> bool:
     return is_deleting(pod) and not pod["spec"].get("nodeName") and not is_finished(pod)
 
 
 def _pod_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
-    if _is_left(change.object):
+    if _is_unassigned_terminating(change.object):
         yield key_of(change.object)
 
 
@@ -156,43 +151,4 @@ POD_GARBAGE_COLLECTOR = Controller(
     reconcile=reconcile_pod,
     keys=_pod_keys,
     storages=frozenset({PODS.storage}),
-)
-
-
-def reconcile_namespace(work: Work) -> None:
-    """Create the service account of a namespace; delete the contents of a deleted one."""
-    _, name = work.key
-    namespace = work.api.find(NAMESPACES, name)
-    if namespace is None:
-        return
-    if is_deleting(namespace):
-        if _empty(work.api, name):
-            finalize_namespace(work.api, name, {"spec": {"finalizers": []}})
-    elif work.api.find(SERVICE_ACCOUNTS, "default", name) is None:
-        work.api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
-
-
-def _empty(api: ApiServer, namespace: str) -> bool:
-    remaining = 0
-    for resource in api.registry.storages():
-        if not resource.namespaced:
-            continue
-        for document in api.list(resource, namespace):
-            if not is_deleting(document):
-                delete(api, resource, name_of(document), namespace)
-            remaining += api.find(resource, name_of(document), namespace) is not None
-    return remaining == 0
-
-
-def _namespace_keys(api: ApiServer, change: Change) -> Iterable[Key]:
-    if change.storage == NAMESPACES.storage:
-        yield "", name_of(change.object)
-    elif change.type is ChangeType.DELETED:
-        namespace = api.find(NAMESPACES, namespace_of(change.object))
-        if namespace and is_deleting(namespace):
-            yield "", name_of(namespace)
-
-
-NAMESPACE_CONTROLLER = Controller(
-    name="namespace", reconcile=reconcile_namespace, keys=_namespace_keys
 )

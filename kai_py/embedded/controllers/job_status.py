@@ -15,12 +15,14 @@ from enum import Enum
 from itertools import islice
 
 from kai_py.api.times import format_time
-from kai_py.embedded.controllers.runtime import Work, is_active, is_ready
+from kai_py.embedded.controllers.runtime import Work
 from kai_py.embedded.documents import (
     Json,
     condition_states,
+    is_active,
     is_deleting,
     is_finished,
+    is_ready,
     is_true,
     name_of,
     seconds_of,

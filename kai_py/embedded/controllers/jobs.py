@@ -25,21 +25,21 @@ from kai_py.embedded.controllers.runtime import (
     Controller,
     Key,
     Work,
-    deletion_order,
-    is_active,
     key_of,
     keys_of,
     owned_objects,
-    pod_from_template,
 )
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     Json,
     controller_of,
+    deletion_order,
+    is_active,
     is_deleting,
     is_finished,
     name_of,
     namespace_of,
+    pod_from_template,
     seconds_of,
     uid_of,
 )

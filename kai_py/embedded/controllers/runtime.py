@@ -5,9 +5,7 @@ without duplicates and are processed on the clock, in order of arrival; a reconc
 the present state and writes what is missing, so repeating it is harmless. Everything runs on the
 clock's thread: under a simulated clock the order is the same in every run.
 
-Pods of workloads: finding, creating and classifying them.
-
-Events of the controllers: a core/v1 Event, with a count when it repeats.
+What a controller cannot do it reports in a warning: a core/v1 Event, with a count when it repeats.
 """
 
 import logging
@@ -21,14 +19,9 @@ from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import (
     Json,
-    clone,
     controller_of,
-    is_deleting,
-    is_finished,
-    is_true,
     name_of,
     namespace_of,
-    owner_reference,
     short_hash,
     uid_of,
 )
@@ -96,7 +89,7 @@ class Runtime:
             self._api.store.unsubscribe(self._receive)
 
     def resync(self) -> None:
-        """Reconcile every object, as after a start: no queue has seen what changed before."""
+        """Reconcile every object, as after a start: earlier changes are in no queue."""
         store = self._api.store
         for resource in self._api.registry.storages():
             for document in store.list(resource.storage):
@@ -144,15 +137,16 @@ class Runtime:
             log.info("%s: %s: %s", controller.name, "/".join(key), error.message)
             requeue(RETRY_SECONDS)
         except Exception as error:
-            # As in Kubernetes, one object does not end a controller; it is tried when it changes.
+            # As in Kubernetes, one object stops no controller; it is tried again when it changes.
             self._log_failure(controller, key, error)
 
     def _log_failure(self, controller: Controller, key: Key, error: Exception) -> None:
         """Log the exception, once per controller and object; at level debug with its trace."""
         if (controller.name, key) not in self._failed:
             self._failed[controller.name, key] = None
-            text = f"{controller.name}: {'/'.join(key)} is left as it is: {type(error).__name__}"
-            log.error("%s: %s", text, error, exc_info=log.isEnabledFor(logging.DEBUG))
+            text = f"{controller.name}: {'/'.join(key)} could not be reconciled"
+            problem, trace = f"{type(error).__name__}: {error}", log.isEnabledFor(logging.DEBUG)
+            log.error("%s: %s", text, problem, exc_info=trace)
 
     def _requeue(self, number: int, key: Key, delay: float) -> None:
         self._api.clock.call_later(delay, partial(self._enqueue, number, key))
@@ -164,7 +158,7 @@ def key_of(document: Json) -> Key:
 
 
 def keys_of(resource: ServedResource) -> Callable[[ApiServer, Change], Iterable[Key]]:
-    """The keys by which a change concerns ``resource``: of the object itself, or its controller."""
+    """The key of a changed object of ``resource``, or of the one that controls a changed object."""
 
     def keys(_api: ApiServer, change: Change) -> Iterable[Key]:
         if change.storage == resource.storage:
@@ -185,40 +179,6 @@ def owned_objects(api: ApiServer, owner: Json, storage: str = PODS.storage) -> S
         if kind == storage and (controller_of(document) or {}).get("uid") == uid_of(owner)
     ]
     return sorted(found, key=name_of)
-
-
-def pod_from_template(owner: Json, template: Json) -> Json:
-    """An unnamed pod made from a PodTemplateSpec and controlled by `owner`."""
-    meta = clone(template.get("metadata") or {})
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "namespace": namespace_of(owner),
-            "labels": meta.get("labels") or {},
-            "annotations": meta.get("annotations") or {},
-            "finalizers": list(meta.get("finalizers") or ()),
-            "ownerReferences": [owner_reference(owner)],
-        },
-        "spec": clone(template["spec"]),
-    }
-
-
-def is_active(pod: Json) -> bool:
-    """Whether the pod runs or may still run."""
-    return not is_finished(pod) and not is_deleting(pod)
-
-
-def is_ready(pod: Json) -> bool:
-    """Whether the pod is Ready."""
-    return is_true(pod, "Ready")
-
-
-def deletion_order(pod: Json) -> tuple[bool, bool, str, str]:
-    """Sort key: the pods to delete first (unassigned, not ready, youngest)."""
-    # Youngest first: timestamps sort as text, so invert every character.
-    inverted_age = "".join(chr(255 - ord(each)) for each in pod["metadata"]["creationTimestamp"])
-    return bool(pod["spec"].get("nodeName")), is_ready(pod), inverted_age, name_of(pod)
 
 
 def record_warning(

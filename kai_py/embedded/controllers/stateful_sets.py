@@ -9,23 +9,18 @@ from collections.abc import Sequence
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import template_hash
-from kai_py.embedded.controllers.runtime import (
-    Controller,
-    Work,
-    is_ready,
-    keys_of,
-    owned_objects,
-    pod_from_template,
-)
+from kai_py.embedded.controllers.runtime import Controller, Work, keys_of, owned_objects
 from kai_py.embedded.deletion import delete
 from kai_py.embedded.documents import (
     Json,
     clone,
     is_deleting,
     is_finished,
+    is_ready,
     lookup,
     name_of,
     namespace_of,
+    pod_from_template,
 )
 from kai_py.embedded.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
 

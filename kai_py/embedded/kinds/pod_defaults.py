@@ -1,10 +1,11 @@
-"""Defaults of a pod that follow from its other fields; templates stay as they were written.
+"""Fields that an API server sets on a new pod: from its other fields, and from other objects.
 
-Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go (``SetDefaults_Pod``), KEP-2837.
+Host ports and requests follow from fields of the pod itself; templates stay as they were written.
+Priority, overhead, constraints on nodes and amounts that containers leave open follow from its
+PriorityClass, its RuntimeClass and the LimitRanges of its namespace.
 
-What an API server sets on new pods because of objects of other kinds.
-
-Source: k8s.io/kubernetes plugin/pkg/admission (``priority``, ``runtimeclass``, ``limitranger``).
+Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go (``SetDefaults_Pod``), KEP-2837;
+plugin/pkg/admission (``priority``, ``runtimeclass``, ``limitranger``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,10 @@ from kai_py.embedded.documents import Json, clone, name_of, namespace_of
 from kai_py.embedded.errors import RequestError, forbidden
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS
 from kai_py.embedded.store import Store
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
+LIMIT_RANGES = "limitranges"
 
 Amounts = dict[str, Quantity]
 
@@ -32,7 +37,7 @@ def default_from_other_fields(spec: Json) -> None:
 
 
 def _default_pod_level(whole: Json, spec: Json) -> None:
-    """What the containers request, else the limits of the pod as a whole.
+    """Set the pod's requests to those of its containers, else to the pod's own limits.
 
     Amounts that cannot be read are left to validation.
     """
@@ -47,7 +52,7 @@ def _default_pod_level(whole: Json, spec: Json) -> None:
 
 
 def _of_containers(spec: Json) -> Amounts:
-    """What the containers request together, of those that run or start at the same time."""
+    """The requests of all containers that run or start at the same time, together."""
     running = _sums(map(_requests, spec.get("containers") or ()))
     starting: Amounts = {}
     sidecars: Amounts = {}
@@ -74,11 +79,6 @@ def _sums(amounts: Iterable[Mapping[str, Quantity]]) -> Amounts:
 
 def _larger(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
     return {**one, **{n: max(each, one[n]) if n in one else each for n, each in other.items()}}
-
-
-PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
-RUNTIME_CLASSES = "runtimeclasses.node.k8s.io"
-LIMIT_RANGES = "limitranges"
 
 
 def admit_pod(pod: Json, store: Store) -> None:
@@ -118,8 +118,8 @@ def _priority_class(spec: Json, store: Store) -> Json | None:
 def follow_runtime_class(pod: Json, store: Store) -> None:
     """Set overhead, node selector and tolerations as the pod's RuntimeClass says.
 
-    A class that is not there changes nothing: it is none of the objects that a scheduler reads, so
-    copies of clusters lack it.
+    A class that does not exist changes nothing: schedulers do not read RuntimeClasses, so copies of
+    clusters lack them.
     """
     spec = pod["spec"]
     found = store.get(RUNTIME_CLASSES, "", str(spec.get("runtimeClassName") or ""))
@@ -157,7 +157,7 @@ def _amounts(amounts: Mapping[str, str | int | float | None]) -> Mapping[str, ob
 
 
 def set_default_amounts(pod: Json, store: Store) -> None:
-    """Set what containers leave open of the defaults in the LimitRanges of the namespace."""
+    """Set amounts that containers leave open to the defaults of the namespace's LimitRanges."""
     for limit_range in store.list(LIMIT_RANGES, namespace_of(pod)):
         for item in limit_range["spec"].get("limits") or ():
             if item.get("type") == "Container":

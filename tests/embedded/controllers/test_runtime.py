@@ -26,7 +26,7 @@ def test_a_failure_is_one_line_and_a_trace_for_debugging(cluster, caplog, keys, 
         cluster.clock.advance(1)
     said = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage() for record in said] == [
-        f"broken: default/{name} is left as it is: KeyError: 'metadata'"
+        f"broken: default/{name} could not be reconciled: KeyError: 'metadata'"
         for name in ("first", "first-again")
     ]
     assert all(bool(record.exc_info) == (level == logging.DEBUG) for record in said)
