@@ -1,4 +1,4 @@
-"""Options that commands share: the cluster, addresses to listen on.
+"""Options for connections: the cluster to read, and the address to listen on.
 
 Addresses are HOST:PORT, or :PORT for every address.
 """

@@ -1,8 +1,8 @@
-"""``kai-py migrate``: compatibility of KAI-Scheduler's objects with kai_py.
+"""``kai-py migrate``: whether KAI-Scheduler's objects work unchanged, and what a switch would do.
 
-``kai-py migrate --plan`` prints the outcome for each gang if kai_py takes over from KAI.
-
-The cluster is read once, and one cycle is planned for it; nothing is written.
+Each object and setting of KAI that matters is reported with a verdict. With ``--plan``, the cluster
+is read once, one cycle is planned for it, and the outcome for each gang is printed. Nothing is
+written to the cluster.
 """
 
 import asyncio
@@ -40,12 +40,13 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.errors import Forbidden, NotFound
 
 HEADINGS = ("VERDICT", "OBJECT", "FIELD", "WHAT")
+PLAN_HEADINGS = ("GANG", "QUEUE", "NOW", "OUTCOME", "REASON")
 SETTINGS = (
     ("SchedulingShard", "/apis/kai.scheduler/v1/schedulingshards"),
     ("Config", "/apis/kai.scheduler/v1/configs"),
 )
 CONFIG_MAPS = "/api/v1/namespaces/kai-scheduler/configmaps"
-"""Where KAI has its defaults by kind."""
+"""Where KAI keeps the defaults for each kind."""
 
 
 @takes_groups
@@ -95,7 +96,7 @@ def command(
 
 
 def _show_plan(cluster: ClusterOptions, form: Output) -> None:
-    """What happens to the gangs of the cluster, by KAI's rules unless a configuration is named."""
+    """Print the outcome for each gang, by KAI's rules unless a configuration is named."""
     named = cluster.config is not None
     configuration = cluster.configuration() if named else Configuration(rules=Profile.KAI)
     outcomes = list(gang_outcomes(*plan_cluster(cluster, configuration)))
@@ -165,9 +166,6 @@ def _summary(notes: list[MigrationNote]) -> str:
     return ", ".join(f"{count} {verdict.value}" for verdict, count in counts)
 
 
-PLAN_HEADINGS = ("GANG", "QUEUE", "NOW", "OUTCOME", "REASON")
-
-
 class SwitchEffect(StrEnum):
     """The outcome for a gang."""
 
@@ -190,7 +188,7 @@ class SwitchOutcome:
 
 
 def gang_outcomes(snapshot: Snapshot, plan: Plan) -> Iterator[SwitchOutcome]:
-    """One outcome per gang, by key. A gang of which pods are evicted counts as evicted."""
+    """One outcome per gang, by key. A gang counts as evicted if any of its pods is."""
     evicted: dict[str, Eviction] = {}
     for eviction in plan.evictions:
         evicted.setdefault(eviction.gang, eviction)
@@ -215,7 +213,7 @@ def _outcome(gang: Gang, outcome: SwitchEffect, why: str) -> SwitchOutcome:
 
 
 def print_outcomes(outcomes: Sequence[SwitchOutcome]) -> None:
-    """Print the gangs that do not simply keep running, and the number of each outcome."""
+    """Print the gangs that do not just keep running, and how often each outcome occurs."""
     rows = [
         (
             each.gang,

@@ -1,16 +1,15 @@
-"""Output of commands: formats, tables, progress, and checks of filters.
+"""The output of commands: documents, tables, progress, and errors for unknown names.
 
-Formats are those of kubectl's ``-o``; ``--json`` is short for JSON.
+A command prints its answer as JSON, YAML or names, the formats of kubectl's ``-o`` (``--json`` is
+short for JSON), or else as a table.
 
-Tables are like kubectl's: no lines, upper-case headings, nothing truncated.
+Tables are like kubectl's: no lines, upper-case headings, nothing truncated. On a terminal the last
+column is wrapped if it is wide enough for that. Otherwise it is printed below the others, on lines
+of its own, and so are other columns that do not fit, with their headings, unless they are empty.
+Words are not broken.
 
-On a terminal the last column is wrapped where it is wide enough for that; otherwise it is below the
-others, in lines of its own, and so are other columns that have no place, with their headings, but
-for those without a value. Words are not broken.
-
-Progress of long work goes to stderr if that is a terminal.
-
-An unknown name in a filter is an error, not an empty table.
+The progress of long work goes to stderr if that is a terminal. An unknown name in a filter is an
+error, not an empty table.
 """
 
 import enum
@@ -32,6 +31,10 @@ from kai_py.api.printable import UNPRINTABLE, printable, printable_json
 from kai_py.api.problems import nearest_path
 from kai_py.cli.errors import CommandError
 from kai_py.cli.sentences import folded, terminal_width
+
+COLUMN_GAP = "   "
+MIN_COLUMNS = 34
+"""Least width of the last column to wrap text in."""
 
 
 class Output(enum.StrEnum):
@@ -97,7 +100,7 @@ def print_document(answer: object, form: Output, *, names: Iterable[str] | None 
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line, to standard error with ``err``; what others wrote in it cannot forge a line."""
+    """Print one line, to standard error with ``err``; line breaks in it are escaped."""
     typer.echo(printable(text), err=err)
 
 
@@ -108,11 +111,6 @@ def _yaml(answer: object) -> str:
         return text
     escaped: str = yaml.safe_dump(document, sort_keys=False, width=math.inf)
     return escaped
-
-
-COLUMN_GAP = "   "
-MIN_COLUMNS = 34
-"""Least width of the last column to wrap text in."""
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -158,10 +156,10 @@ def table_lines(
 def _narrow_lines(
     headings: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int
 ) -> Iterator[str]:
-    """Lines where not all columns have a place side by side.
+    """The lines of a table that is too wide to have all columns side by side.
 
-    The first ones are, as many as fit; the others are below them with their headings, and a last
-    one of sentences below these, all indented.
+    As many of the first columns as fit are; the others are below them with their headings, and a
+    last column of sentences is below these, all indented.
     """
     has_sentences = widths[-1] > MIN_COLUMNS
     labelled = len(widths) - has_sentences
@@ -180,7 +178,7 @@ def _narrow_lines(
 
 
 def _columns_that_fit(widths: Sequence[int], width: int) -> int:
-    """How many columns have a place side by side; one at least."""
+    """How many columns fit side by side; one at least."""
     total = 0
     for number, column in enumerate(widths):
         total += column + (len(COLUMN_GAP) if number else 0)
