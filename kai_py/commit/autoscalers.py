@@ -1,22 +1,20 @@
-"""Keeps autoscalers from removing nodes on which capacity is promised to pods.
+"""Cooperation with autoscalers: nodes that they must keep, and gangs that new nodes do not help.
 
-A promise is a nomination, capacity held for pods that a framework creates later, or a reservation.
-Such a node may look empty, and autoscalers do not know why. While it lasts the node has the
-annotations of ``PROTECTING_ANNOTATIONS``; another one names those that were not there before, so
-that a later leader removes these, and no others, once the promise has ended for a while.
+``NodeProtector`` keeps autoscalers from removing nodes on which capacity is promised to pods. A
+promise is a nomination, capacity held for pods that a framework creates later, or a reservation.
+Such a node may look empty, and autoscalers do not know why. While the promise lasts, the node has
+the annotations of ``PROTECTING_ANNOTATIONS``; another annotation names those that were not there
+before, so that a later leader removes these, and no others, once the promise has ended for a while.
+Cost: the promised nodes and those that are annotated, per pass; all nodes once.
 
-Sources: disruption controls of Karpenter, FAQ of Cluster Autoscaler. Cost: the promised nodes and
-those that are annotated, per pass; all nodes once.
+``ScaleUpTracker`` stops the requests of gangs for nodes that they cannot use. An autoscaler decides
+by its own simulation, which knows no gangs, topology levels or parts of devices: it may repeatedly
+add such nodes. A scale-up begins with a new node and is settled some time later. If several in a
+row let no more pods of a gang fit, the gang gets the stage ``ScaleUpIneffective``, which
+autoscalers ignore, until more of its pods fit or its requests change. Cost: the names of the nodes
+per cycle in which a gang requests nodes.
 
-Detects scale-ups that do not help a gang, and stops its requests for nodes.
-
-An autoscaler decides by its own simulation, which knows no gangs, topology levels or parts of
-devices: it may repeatedly add nodes that the gang cannot use. A scale-up begins with a new node and
-is settled some time later. A gang for which so many of them in a row made no more pods fit gets the
-stage ``ScaleUpIneffective``, which autoscalers ignore, until more of its pods fit or its requests
-change.
-
-Cost: the names of the nodes per cycle in which a gang requests nodes.
+Sources: disruption controls of Karpenter, FAQ of Cluster Autoscaler.
 """
 
 import asyncio
@@ -40,13 +38,13 @@ log = logging.getLogger(__name__)
 PAUSE = 1.0
 """Seconds between two passes."""
 LINGER = 30.0
-"""Seconds for which a node stays protected after the promise: promises are renewed."""
+"""Seconds for which a node stays protected after a promise, as promises are renewed."""
 DENIED_PAUSE = 300.0
-"""Seconds between two passes while no role of ours allows us to write nodes."""
+"""Seconds between two passes while no role of ours allows writing nodes."""
 
 
 class NodeProtector:
-    """Follows the last plan, outside the scheduling cycle."""
+    """Annotates the nodes of the last plan's promises, outside the scheduling cycle."""
 
     def __init__(
         self, client: Client, nodes: Callable[[], Mapping[Key, Node]], backoff: ObjectBackoff
@@ -71,7 +69,7 @@ class NodeProtector:
             await asyncio.sleep(DENIED_PAUSE if denied else PAUSE)
 
     async def run_once(self, now: float) -> bool:
-        """Bring the annotations in line; whether our role is missing. ``now``: the loop's time."""
+        """Bring the annotations up to date at loop time ``now``; whether our role is missing."""
         nodes = self._nodes()
         if not self._is_started and nodes:
             self._is_started = True
@@ -123,7 +121,7 @@ def _protection(node: Node) -> dict[str, str | None]:
 
 
 def _release(node: Node) -> dict[str, str | None]:
-    """What to remove from a node: what was written for a promise."""
+    """The removal of the annotations that were written for a promise."""
     written = _annotations(node).get(PROMISED_KEY)
     if written is None:
         return {}
@@ -133,7 +131,7 @@ def _release(node: Node) -> dict[str, str | None]:
 
 @dataclass(slots=True)
 class _ScaleUpRequest:
-    """Since when a gang requests nodes, how many of its pods fit, and the ineffective scale-ups."""
+    """Since when a gang requests nodes, how many of its pods fit, and its ineffective scale-ups."""
 
     since: float
     needed_pods: int

@@ -1,4 +1,4 @@
-"""Binding of a pod, and the meaning of a refused binding.
+"""Binding of a pod: what is written before it, and what a refusal means.
 
 ``POST pods/NAME/binding`` with the pod's uid and version: the server refuses a pod that is bound
 already, has changed or been recreated, is being deleted or is gated, all with 409. Reading the pod
@@ -8,21 +8,20 @@ as it can't be read the outcome is unknown, which is no failure: the pod may be 
 An attempt without an answer may also arrive later. A binding has therefore failed only once the pod
 has a newer version, which refuses all that are under way (``commit.pod_state.fence_pod``).
 
+The nodes of a gang are checked just before its first binding (``node_problem``): making devices
+ready may take minutes, and a pod that is bound to a node that has been removed is lost, with the
+rest of its gang. Conditions that already existed when the plan was made are not judged again, as a
+pod may tolerate them.
+
 A pod that gets a share of a GPU has the GPU written on it first, in labels and annotations in KAI's
 format: they are there before it starts, it can read them by the downward API, and a restarted
 scheduler finds on every running pod what is allocated to it.
 
-What the pod was admitted with is recorded on it by the binding itself: no request more, and no pod
-is bound without (``grouping.admitted``).
+The terms with which the pod was admitted are recorded on it by the binding itself: it takes no
+further request, and no pod is bound without them (``grouping.admitted``).
 
 Volume claims with WaitForFirstConsumer get the node written on them, as kube-scheduler does; where
 there is no provisioner, the chosen volume is bound to its claim. The kubelet waits for both.
-
-Check of whether the nodes of a gang have changed since it was planned.
-
-The nodes are checked just before the first binding: making devices ready may take minutes, and a
-pod that is bound to a node that has been removed is lost, with the rest of its gang. Conditions
-that already existed when the plan was made are not judged again, as a pod may tolerate them.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,6 +52,11 @@ from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 """Annotation of a PersistentVolume: its claim was chosen by a controller, not by a user."""
+REPELLING = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep new pods away."""
+
+FindNode = Callable[[str], Node | None]
+"""A node as the mirror shows it now, None if it does not exist."""
 
 
 class BindingOutcome(StrEnum):
@@ -64,7 +68,7 @@ class BindingOutcome(StrEnum):
     FAILED = "failed"
     """Proven to be on no node, and not to get there by what was sent."""
     UNKNOWN = "unknown"
-    """It is unknown yet whether the pod is bound; ``settle`` finds out."""
+    """It is not known yet whether the pod is bound; ``settle`` finds out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +116,11 @@ async def bind(
             sent, version = version, _version(reading)
             if version != sent:
                 failures, reason = failures + 1, str(refusal)
-                continue  # it was only changed: no need to wait
+                continue  # the pod was only changed, so there is no need to wait
         except TRANSIENT as error:
             failure = error
         except ApiError as error:
-            # An earlier attempt may have succeeded: only a read tells.
+            # An earlier attempt may have succeeded: only a read shows that.
             reason = str(error)
             break
         else:
@@ -129,7 +133,7 @@ async def bind(
 
 
 async def settle(access: ApiAccess, placement: Placement, result: BindingResult) -> BindingResult:
-    """The outcome of a binding for certain: an unknown one is read until an answer tells."""
+    """The certain outcome of a binding: if it is unknown, the pod is read until it is not."""
     if result.outcome is not BindingOutcome.UNKNOWN:
         return result
     reading = await fence_until_known(access, placement.pod, access.settle_pause)
@@ -253,11 +257,6 @@ def observed_outcome(seen: Pod, placement: Placement) -> BindingResult | None:
         reason = f"pod {pod} has scheduling gates"
         return BindingResult(pod, node, BindingOutcome.FAILED, reason)
     return None
-
-
-FindNode = Callable[[str], Node | None]
-"""A node as the mirror shows it now, None if it does not exist."""
-REPELLING = ("NoSchedule", "NoExecute")
 
 
 def node_problem(name: str, planned: Node | None, current: Node | None) -> str:

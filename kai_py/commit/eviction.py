@@ -16,19 +16,15 @@ disruption budgets, which were enforced when the plan was made, and gives the po
 periods; those that are too long are shortened afterwards. An annotation records that the scheduler
 suspended the Job, so that a Job suspended by a user is never resumed.
 
-Sources: KEP-3329 (DisruptionTarget), policy/v1 Eviction.
-
-Evictions that no plan decides: of pods that have lost what they run on.
-
-A plan evicts no pod whose workload would fail as a result (``kai_py.plan.victims.survival``), and
-neither do repairs:
+Pods that have lost what they run on are evicted without a plan (``ForcedEvictions``). As a plan
+evicts no pod whose workload would fail as a result (``kai_py.plan.victims.survival``), neither does
+this:
 
     the workload survives it                           the pod is evicted
     it would fail, and is a Job that can be suspended  the Job is suspended, and resumed later
     it would fail otherwise, or its gang is not known  the pod stays, and that is reported
 
-Evictions count from the moment of their request: when many pods of one Job are affected, the rest
-are kept as soon as the Job would not survive another eviction.
+Sources: KEP-3329 (DisruptionTarget), policy/v1 Eviction.
 """
 
 import logging
@@ -242,8 +238,12 @@ async def _patch_job(
 
 @dataclass(kw_only=True)
 class ForcedEvictions:
-    """``gangs``: those of the present plan, the same collection as long as it is the same plan.
+    """Evictions that no plan decides: of pods that have lost what they run on.
 
+    Evictions count from the moment of their request: when many pods of one Job are affected, the
+    rest are kept as soon as the Job would not survive another eviction.
+
+    ``gangs``: those of the present plan, the same collection as long as it is the same plan.
     ``max_grace``: the longest grace period of an evicted pod, in seconds.
     """
 
@@ -254,7 +254,7 @@ class ForcedEvictions:
     _seen: Collection[Gang] = ()
     _by_pod: dict[str, Gang] = field(default_factory=dict)
     _requested: set[str] = field(default_factory=set)
-    """Uids of pods that were evicted, while their gang does not show it."""
+    """Uids of evicted pods whose gang does not show the eviction yet."""
 
     async def evict(self, seen: Pod, reason: str) -> tuple[EvictionOutcome, str]:
         """Evict a pod that was read to be on a node; the outcome, and a clause on it."""

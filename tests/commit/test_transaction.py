@@ -6,7 +6,7 @@ import pytest
 
 from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.claims.reconcile import release_claim
-from kai_py.commit.transaction import together
+from kai_py.commit.transaction import gather_all
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.watch.errors import Unreachable
@@ -348,18 +348,18 @@ async def failing():
 
 
 async def test_results_come_in_order_whoever_ends_first():
-    assert await together([number(1, turns=3), number(2), number(3, turns=1)]) == [1, 2, 3]
+    assert await gather_all([number(1, turns=3), number(2), number(3, turns=1)]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_an_exception_is_raised(count):
     with pytest.raises(ValueError, match="no"):
-        await together([failing(), *(number(i) for i in range(count - 1))])
+        await gather_all([failing(), *(number(i) for i in range(count - 1))])
 
 
 @pytest.mark.parametrize("count", [0, 1])
 async def test_none_and_one_need_no_turn_of_the_event_loop(count):
     turned = []
     asyncio.get_running_loop().call_soon(turned.append, True)
-    assert await together(number(i) for i in range(count)) == list(range(count))
+    assert await gather_all(number(i) for i in range(count)) == list(range(count))
     assert not turned

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class RepairOutcome(StrEnum):
-    """What became of a pod without its devices; the values are metric labels."""
+    """The outcome for a pod without its devices; the values are metric labels."""
 
     RESERVED = "reserved"
     RESTORED = "restored"
@@ -51,7 +51,7 @@ class RepairOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DamagedPod:
-    """A bound pod of ours and a claim of its that is not allocated or not reserved for it."""
+    """A bound pod of ours, and a claim of it that is not allocated or not reserved for it."""
 
     pod: PodRef
     claim: ClaimRef

@@ -1,6 +1,7 @@
-"""Conditions on group objects of other APIs: only our own condition types are written.
+"""Conditions of gangs on the group objects of Grove and of Kubernetes.
 
-Other conditions stay as they are. The transition time of a condition changes with its status.
+Only our own condition types are written. The transition time of a condition changes with its
+status.
 
 Grove's PodGangs have conditions that Grove declares and leaves to the scheduler:
 
@@ -9,9 +10,8 @@ Grove's PodGangs have conditions that Grove declares and leaves to the scheduler
 
 They are off unless configured: Grove plans to write Scheduled itself.
 
-Source: Grove, scheduler.grove.io/v1alpha1, PodGangStatus.
-
-Kubernetes' PodGroups have those that kube-scheduler would write for our pods:
+Kubernetes' PodGroups have those that kube-scheduler, which ignores groups of pods that name another
+scheduler, would write for our pods:
 
     type              PodGroupScheduled in v1alpha2 (1.36), PodGroupInitiallyScheduled later;
                       CompositePodGroupInitiallyScheduled of a group of groups
@@ -21,9 +21,8 @@ Kubernetes' PodGroups have those that kube-scheduler would write for our pods:
     absent            the group waits for pods, gates or claims: scheduling was not attempted
     DisruptionTarget  reason PreemptionByScheduler, while an evicted group is below minMember
 
-kube-scheduler ignores groups of pods that name another scheduler.
-
-Source: KEP-4671; k8s.io/api/scheduling/v1alpha2, v1alpha3.
+Sources: Grove, scheduler.grove.io/v1alpha1, PodGangStatus; KEP-4671, k8s.io/api/scheduling/v1alpha2
+and v1alpha3.
 """
 
 import asyncio
@@ -46,6 +45,17 @@ from kai_py.watch.client import Client
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, POD_GANGS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Key
+
+GROVE_API_VERSION = "scheduler.grove.io/v1alpha1"
+NATIVE_API_GROUP = "scheduling.k8s.io/"
+NATIVE_KINDS = ("PodGroup", "CompositePodGroup")
+SCHEDULED = "Scheduled"
+"""A condition type of PodGangs, and a reason on PodGroups."""
+POD_GANG_SCHEDULED = "PodGangScheduled"
+UNTRIED_STAGES = frozenset(
+    {Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED, Stage.CLAIMS_NOT_READY, Stage.BACKOFF}
+)
+ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +133,6 @@ def _condition(
     return {**current, **content}
 
 
-API_VERSION = "scheduler.grove.io/v1alpha1"
-SCHEDULED = "Scheduled"
-REASON = "PodGangScheduled"
-
-
 @dataclass(frozen=True, slots=True)
 class PodGangReport:
     """Whether minMember of a PodGang is bound, and why it is evicted, if it is."""
@@ -154,7 +159,7 @@ def pod_gang_patch(
     """The merge patch of the status, or None if the PodGang is up to date."""
     desired = dict(disruption_condition(known, report.disrupted))
     if report.scheduled and condition_statuses(known).get(SCHEDULED) != "True":
-        desired[SCHEDULED] = DesiredCondition("True", REASON)
+        desired[SCHEDULED] = DesiredCondition("True", POD_GANG_SCHEDULED)
     return conditions_patch(known, desired, now)
 
 
@@ -171,7 +176,7 @@ class PodGangStatusWriter:
         """Record what is to be reported from now on."""
         if not self._enabled or self._mirror.served(POD_GANGS) is None:
             return
-        pod_gangs = [gang for gang in gangs if gang.owner.api_version == API_VERSION]
+        pod_gangs = [gang for gang in gangs if gang.owner.api_version == GROVE_API_VERSION]
         disrupted = self._disruptions.update(plan, pod_gangs)
         self._writer.update(lambda: pod_gang_reports(pod_gangs, disrupted))
 
@@ -180,19 +185,11 @@ class PodGangStatusWriter:
         await self._writer.run()
 
 
-API_GROUP = "scheduling.k8s.io/"
-KINDS = ("PodGroup", "CompositePodGroup")
-UNTRIED_STAGES = frozenset(
-    {Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED, Stage.CLAIMS_NOT_READY, Stage.BACKOFF}
-)
-ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
-
-
 @dataclass(frozen=True, slots=True)
 class NativeGroupReport:
     """A plan's report on a group.
 
-    Empty ``reason``: no condition; ``disrupted``: why the group is evicted, if it is.
+    ``reason``: of the condition, empty for none; ``disrupted``: why the group is evicted, if it is.
     """
 
     reason: str
@@ -216,7 +213,7 @@ def composite_group_reports(
 
 def is_native(gang: Gang) -> bool:
     """Whether the gang is a group of Kubernetes' own API."""
-    return gang.owner.api_version.startswith(API_GROUP) and gang.owner.kind in KINDS
+    return gang.owner.api_version.startswith(NATIVE_API_GROUP) and gang.owner.kind in NATIVE_KINDS
 
 
 def native_group_patch(

@@ -1,10 +1,9 @@
-"""Writers of the statuses and annotations of KAI's Queues and PodGroups.
+"""Statuses and annotations of KAI's Queues and PodGroups, as KAI itself would write them.
 
-Status of KAI's Queues, as KAI's queue controller would write it.
-
-``childQueues``, ``allocated``, ``allocatedNonPreemptible`` and ``requested`` are for programs that
-read KAI's Queues. The condition types ``Orphan`` and ``OverQuota`` are KAI's, which never sets
-them; ``Ready`` says what is wrong with the Queue, for example that a native one has its name.
+Of a Queue, ``childQueues``, ``allocated``, ``allocatedNonPreemptible`` and ``requested`` are for
+programs that read KAI's Queues. The condition types ``Orphan`` and ``OverQuota`` are KAI's, which
+never sets them; ``Ready`` says what is wrong with the Queue, for example that a native one has its
+name. Of PodGroups, see ``commit.statuses.kai_pod_group``.
 """
 
 import asyncio
