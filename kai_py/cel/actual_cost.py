@@ -1,17 +1,16 @@
-"""The actual cost of calls, counted during evaluation.
+"""The actual cost of calls, counted during evaluation, and the work that this cost leaves out.
 
 Cost is counted in the API server's units: 1 for reading a variable, a field or calling a plain
 function; by the size of the arguments where the work grows with them. The limit stops expressions
 that would take too long; below it the count has no effect.
 
+Kubernetes' cost leaves out what is nested in lists, and their copies. A list may hold the same list
+many times, so thirty of them, each with the former twice, have 2**30 elements. Comparing or
+printing these costs 1, and so does joining two lists of any length. Such work is counted beside the
+cost, in the same unit, as the API server does not count it. An evaluation with more of it than the
+cost limit fails as one that costs too much.
+
 Source: cel-go ``interpreter`` cost tracking; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
-
-The work of calls that Kubernetes' cost leaves out: what is nested in lists, and their copies.
-
-A list may hold the same list many times, so thirty of them, each with the former twice, have 2**30
-elements. Comparing or printing these costs 1, and so does joining two lists of any length. Such
-work is counted beside the cost, in the same unit, as the API server does not count it. An
-evaluation with more of it than the cost limit fails as one that costs too much.
 """
 
 import math
@@ -27,9 +26,15 @@ SCALAR_PAIRS = frozenset(product((bool, int, Uint, float), repeat=2))
 """Classes of two arguments without a size: a call with them costs 1, whatever it calls."""
 PLAIN_PAIRS = SCALAR_PAIRS | {(str, str)}
 """Classes of two arguments in which nothing is nested."""
+COPIES_PER_UNIT = 16
+"""Copied elements of lists that count as a unit, for their memory too: eight bytes each."""
+SCALARS = frozenset((bool, int, Uint, float, type(None)))
+COMPARED_TEXT, PRINTED_TEXT = 1024, 8
+"""Characters of a text that take as long as an element, which counts as a unit."""
 
 Args = tuple[Value, ...]
 CallCost = Callable[[Args], int]
+Work = Callable[[Args], int]
 
 
 def text_cost(size: float) -> int:
@@ -180,15 +185,6 @@ BY_OVERLOAD = frozenset(
 """Functions whose cost depends on the overload: 1 where the checker left several possible."""
 
 
-Work = Callable[[Args], int]
-
-COPIES_PER_UNIT = 16
-"""Elements of lists that are copied: for their memory, too, which is eight bytes each."""
-SCALARS = frozenset((bool, int, Uint, float, type(None)))
-COMPARED_TEXT, PRINTED_TEXT = 1024, 8
-"""Characters of a text that take as long as an element, which is a unit."""
-
-
 def weight(value: Value, text: int = COMPARED_TEXT) -> int:
     """The elements of a value, those of the lists and maps in it included, and the value itself.
 
@@ -221,7 +217,7 @@ def _weight_of_parts(parts: tuple[Value, ...], text: int, known: dict[int, int])
 
 
 def _nested(value: Value) -> int:
-    """The weight of a value but for what its length says."""
+    """The weight of a value without its own elements, which its length counts."""
     if isinstance(value, tuple | dict):
         return max(0, weight(value) - len(value) - 1)
     return weight(value.value) if type(value) is Optional else 0
@@ -272,4 +268,4 @@ NESTED_WORK: dict[str, Work] = {
     ".flatten": _unpacking,
     ".format": _printing,
 }
-"""By the key of the function in the registry."""
+"""Work that the cost leaves out, by the key of the function in the registry."""

@@ -1,9 +1,7 @@
-"""Compiled expressions: parsed, checked and ready to run.
+"""Compiled expressions: parsed, checked, and turned into Python closures, one per node.
 
 ``compile_expression`` never raises for user input: a text that is no valid expression gives a
 ``CompileError``.
-
-Compilation of a checked expression: its syntax tree becomes one Python closure per node.
 
 Reading a variable at literal keys, such as ``device.attributes["d"].x``, is one closure, because it
 is most of the work; so is a list of literals. Variables of macros are numbered here.
@@ -41,6 +39,18 @@ from kai_py.cel.syntax import (
 from kai_py.cel.types import Type
 from kai_py.cel.values import CELRuntimeError, TypeName, Value
 
+CONVERSIONS = frozenset(
+    {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}
+)
+"""Functions between CEL's own types."""
+PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
+_LAZY: dict[str, Callable[..., Closure]] = {
+    "_?_:_": closures.conditional,
+    "@not_strictly_false": closures.not_strictly_false,
+}
+"""Operators that evaluate only some of their arguments, or take errors."""
+_INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -60,7 +70,7 @@ class Program:
         return value, frame.cost
 
     def attempt(self, activation: Activation) -> tuple[Value | CELRuntimeError, int]:
-        """Evaluate; returns the value or the error, and what it took: cost, and other work."""
+        """Evaluate; returns the value or the error, and the cost together with other work."""
         frame = Frame(activation, self.slots)
         try:
             value = self.closure(frame)
@@ -68,6 +78,92 @@ class Program:
         except CELRuntimeError as error:
             return error.as_value(), frame.cost + frame.work
         return value, frame.cost + frame.work
+
+
+@dataclass(frozen=True)
+class CompileError:
+    """Why a text is no valid expression, in the API server's wording."""
+
+    text: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A checked expression, ready to run."""
+
+    text: str
+    checked: Checked
+    program: Program
+
+    def evaluate(self, activation: Activation) -> tuple[Value, int]:
+        """The value, and the cost of computing it.
+
+        :raises CELRuntimeError: the evaluation failed.
+        """
+        return self.program.run(activation)
+
+    def uses(self, variable: str) -> bool:
+        """Whether the expression names a variable."""
+        names = (node.name for node in walk(self.checked.root) if isinstance(node, Ident))
+        return variable in names
+
+
+def compile_expression(
+    text: str, environment: Environment, type_fault: Callable[[Type], str] = lambda _: ""
+) -> Expression | CompileError:
+    """Parse, check and compile an expression.
+
+    ``type_fault``: why the type of the expression is refused, "" where it is not.
+    """
+    # The parser generator takes long to import, and most clusters in files have no expression.
+    from kai_py.cel.parse import parse  # noqa: PLC0415
+
+    try:
+        checked = check(parse(text), environment)
+    except ExpressionError as failure:
+        return CompileError(text, render_failure(text, failure))
+    fault = type_fault(checked.type)
+    if fault:
+        return CompileError(text, fault)
+    try:
+        _compile_patterns(checked.root)
+        _convert_constants(checked)
+    except CELRuntimeError as failure:
+        return CompileError(text, f"program instantiation failed: {failure.reason}")
+    return Expression(text, checked, build(checked))
+
+
+def _convert_constants(checked: Checked) -> None:
+    """Convert literals ahead of evaluation, as cel-go's optimizer does.
+
+    :raises CELRuntimeError: one has no such value.
+    """
+    for node in walk(checked.root):
+        if isinstance(node, Call) and _is_constant(node):
+            build(checked, node).run({})
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether a node is a literal, or the conversion of one."""
+    while isinstance(node, Call) and node.function in CONVERSIONS and len(node.args) == 1:
+        node = node.args[0]
+    return isinstance(node, Literal)
+
+
+def _compile_patterns(root: Node) -> None:
+    """Compile literal patterns ahead of evaluation.
+
+    :raises CELRuntimeError: a pattern is invalid.
+    """
+    for node in walk(root):
+        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
+            pattern = node.args[0]
+            if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+                compile_pattern(pattern.value)
 
 
 def build(checked: Checked, root: Node | None = None) -> Program:
@@ -137,7 +233,7 @@ def _call(node: Call, scope: _Scope) -> Closure:
     if method and name in {"or", "orValue"}:
         return closures.alternative(name, *arguments)
     if name == "@in" and isinstance(node.args[1], ListLiteral) and not node.args[1].elements:
-        # As cel-go plans it: nothing is in an empty list, not even what can't be evaluated.
+        # As cel-go plans it: nothing is in an empty list, not even a value that can't be evaluated.
         return closures.constant(value=False)
     if name in _INDEXES:
         operand, key = arguments
@@ -164,14 +260,6 @@ def _append(node: Call, scope: _Scope, grown_list: int) -> Closure:
     assert isinstance(added, ListLiteral)
     element = _compile(added.elements[0], scope)
     return closures.append(grown_list, element, is_constant=_is_constant_node(added))
-
-
-_LAZY: dict[str, Callable[..., Closure]] = {
-    "_?_:_": closures.conditional,
-    "@not_strictly_false": closures.not_strictly_false,
-}
-"""Operators that evaluate only some of their arguments, or take errors."""
-_INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
 
 
 def _list(node: ListLiteral, scope: _Scope) -> Closure:
@@ -228,96 +316,3 @@ _COMPILERS: dict[type, Callable[[Any, _Scope], Closure]] = {
     Bind: _bind,
     Comprehension: _loop,
 }
-
-
-CONVERSIONS = frozenset(
-    {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}
-)
-"""Functions between CEL's own types."""
-PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
-
-
-@dataclass(frozen=True)
-class CompileError:
-    """Why a text is no valid expression, in the API server's wording."""
-
-    text: str
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
-
-
-@dataclass(frozen=True, eq=False)
-class Expression:
-    """A checked expression, ready to run."""
-
-    text: str
-    checked: Checked
-    program: Program
-
-    def evaluate(self, activation: Activation) -> tuple[Value, int]:
-        """The value, and the cost of computing it.
-
-        :raises CELRuntimeError: the evaluation failed.
-        """
-        return self.program.run(activation)
-
-    def uses(self, variable: str) -> bool:
-        """Whether the expression names a variable."""
-        names = (node.name for node in walk(self.checked.root) if isinstance(node, Ident))
-        return variable in names
-
-
-def compile_expression(
-    text: str, environment: Environment, type_fault: Callable[[Type], str] = lambda _: ""
-) -> Expression | CompileError:
-    """Parse, check and compile an expression.
-
-    ``type_fault``: why the type of the expression is refused, "" where it is not.
-    """
-    # Its parser generator takes long to import, and most clusters in files have no expression.
-    from kai_py.cel.parse import parse  # noqa: PLC0415
-
-    try:
-        checked = check(parse(text), environment)
-    except ExpressionError as failure:
-        return CompileError(text, render_failure(text, failure))
-    fault = type_fault(checked.type)
-    if fault:
-        return CompileError(text, fault)
-    try:
-        _compile_patterns(checked.root)
-        _convert_constants(checked)
-    except CELRuntimeError as failure:
-        return CompileError(text, f"program instantiation failed: {failure.reason}")
-    return Expression(text, checked, build(checked))
-
-
-def _convert_constants(checked: Checked) -> None:
-    """Convert literals ahead of evaluation, as cel-go's optimizer does.
-
-    :raises CELRuntimeError: one has no such value.
-    """
-    for node in walk(checked.root):
-        if isinstance(node, Call) and _is_constant(node):
-            build(checked, node).run({})
-
-
-def _is_constant(node: Node) -> bool:
-    """Whether it is a literal, or one converted."""
-    while isinstance(node, Call) and node.function in CONVERSIONS and len(node.args) == 1:
-        node = node.args[0]
-    return isinstance(node, Literal)
-
-
-def _compile_patterns(root: Node) -> None:
-    """Compile literal patterns ahead of evaluation.
-
-    :raises CELRuntimeError: a pattern is invalid.
-    """
-    for node in walk(root):
-        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
-            pattern = node.args[0]
-            if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-                compile_pattern(pattern.value)

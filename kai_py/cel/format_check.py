@@ -37,7 +37,7 @@ TypeOf = Callable[[Node], Type]
 
 
 def format_faults(root: Node, type_of: TypeOf) -> list[ExpressionError]:
-    """What is wrong with literal templates of ``format`` and their lists of arguments."""
+    """The faults of literal templates of ``format`` and of their lists of arguments."""
     calls = (node for node in walk(root) if isinstance(node, Call) and node.function == "format")
     return [fault for call in calls for fault in _faults(call, type_of)]
 
@@ -61,12 +61,12 @@ def _faults(call: Call, type_of: TypeOf) -> Iterator[ExpressionError]:
             return
     if len(elements) > len(verbs):
         expected = f"(expected {len(verbs)}, got {len(elements)})"
-        said = f"too many arguments supplied to string.format {expected}"
-        yield ExpressionError(said, call.start)
+        reason = f"too many arguments supplied to string.format {expected}"
+        yield ExpressionError(reason, call.start)
 
 
 def _clause_fault(verb: str | None, number: int, arguments: int) -> str:
-    """What is wrong with a clause, whatever its argument is."""
+    """The fault of a clause, whatever its argument is; "" for none."""
     if verb is None:
         return "unexpected end of string"
     if number == arguments:
@@ -77,7 +77,7 @@ def _clause_fault(verb: str | None, number: int, arguments: int) -> str:
 def _wrong_part(verb: str, argument: Node, type_of: TypeOf) -> Node | None:
     """The argument, or the part of a literal list or map, that has the wrong type; None: all fit.
 
-    Only ``%s`` takes lists and maps, and with them whatever else it takes.
+    Only ``%s`` takes lists and maps, whose elements may be whatever else it takes.
     """
     found = type_of(argument)
     if found != DYN and found.name not in _TYPES[verb]:

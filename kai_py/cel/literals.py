@@ -1,4 +1,4 @@
-"""The values of literals.
+"""The values of literals: numbers, strings and byte strings, as written in an expression.
 
 Source: CEL specification, "String and Bytes Values" and "Numeric Values".
 """
@@ -37,7 +37,7 @@ def read_uint(text: str, start: int) -> Uint:
 
 
 def read_float(text: str, start: int) -> float:
-    """Parse a double; its sign may stand apart. What is too large for 64 bits is no number."""
+    """Parse a double, whose sign may stand apart; one too large for 64 bits is an error."""
     value = float("".join(text.split()))
     if math.isinf(value):
         raise ExpressionError("invalid double literal", start)

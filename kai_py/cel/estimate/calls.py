@@ -1,8 +1,8 @@
-"""The maximum cost of one call, and the size of its result.
+"""The maximum cost of one call, and the size of its result, from the sizes of its arguments.
+
+Sizes of strings, lists and maps are ranges, as far as they are known before evaluation.
 
 Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``CostEstimator``.
-
-Sizes of strings, lists and maps, as far as they are known before evaluation.
 """
 
 import math

@@ -7,6 +7,11 @@ from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.cel.functions import function
 from kai_py.cel.values import CELRuntimeError
 
+_REASONS = ("unable to parse quantity's suffix", "unable to parse numeric part of quantity")
+_FORMAT_FAULT = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+
 
 @function("quantity(string) -> Quantity")
 def quantity(text: str) -> Quantity:
@@ -33,12 +38,6 @@ def _exact(text: str) -> str:
     if text != text.strip():
         raise QuantityError(text)
     return text
-
-
-_REASONS = ("unable to parse quantity's suffix", "unable to parse numeric part of quantity")
-_FORMAT_FAULT = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
 
 
 @function("Quantity.isInteger() -> bool")

@@ -1,12 +1,10 @@
-"""Strings: the standard functions and the extended string library.
+"""Strings: the standard functions, the extended string library, and regular expressions.
 
-Positions count characters (Unicode code points), not bytes.
+Positions count characters (Unicode code points), not bytes. Regular expressions have RE2's syntax
+and take linear time.
 
-Source: CEL specification; cel-go ``ext`` "Strings" version 2.
-
-Regular expressions in RE2's syntax, in linear time.
-
-Source: CEL specification ``matches``; k8s.io/apiserver/pkg/cel/library "Regex".
+Sources: CEL specification; cel-go ``ext`` "Strings" version 2; k8s.io/apiserver/pkg/cel/library
+"Regex".
 """
 
 from functools import lru_cache
@@ -24,6 +22,17 @@ _QUOTED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t"
            "\v": "\\v", "\\": "\\\\", '"': '\\"'}  # fmt: skip
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_GO_MESSAGES = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad character class range": "invalid character class range",
+}
+"""Go's wording where it differs from that of the C++ library."""
 
 
 def _register() -> None:
@@ -113,19 +122,6 @@ def join(parts: tuple[str, ...], separator: str = "") -> str:
 def quote(text: str) -> str:
     """The text as a literal in double quotes."""
     return '"' + "".join(_QUOTED.get(letter, letter) for letter in text) + '"'
-
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_GO_MESSAGES = {
-    "missing )": "missing closing )",
-    "missing ]": "missing closing ]",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "bad repetition operator": "invalid nested repetition operator",
-    "invalid repetition size": "invalid repeat count",
-    "bad character class range": "invalid character class range",
-}
-"""Go's wording where it differs from that of the C++ library."""
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,21 @@ from kai_py.cel.values import CELRuntimeError, TypeName, Uint, Value
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]{1,4}))?(.)|$)", re.DOTALL)
 DEFAULT_PRECISION = 6
 MAX_PRECISION = 1000
+SCALARS = frozenset(
+    {"string", "bool", "int", "uint", "double", "bytes", "google.protobuf.Duration",
+     "google.protobuf.Timestamp"}
+)  # fmt: skip
+"""Kinds of values that ``%s`` takes beside lists, maps, types and null."""
+_COMPLAINTS = {
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
+    "types, durations, and timestamps",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "o": "octal clause can only be used on integers",
+    **dict.fromkeys("xX", "only integers, byte buffers, and strings can be formatted as hex"),
+}
 
 
 @function("string.format(list(dyn)) -> string")
@@ -41,12 +56,12 @@ def format_text(template: str, args: tuple[Value, ...]) -> str:
 
 
 def unknown_clause(verb: str) -> str:
-    """Says that there is no clause of a letter."""
+    """The message for a clause with a letter that does not exist."""
     return f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
 
 
 def clauses(template: str) -> Iterator[str | None]:
-    """The letters of the clauses of a template in order; None for one that it does not finish."""
+    """The letters of the clauses of a template in order; None for an unfinished clause."""
     for match in _CLAUSE.finditer(template):
         percent, _, verb = match.groups()
         if not percent:
@@ -127,27 +142,10 @@ def _fault(verb: str, value: Value) -> CELRuntimeError:
 
 
 def wrong_argument(verb: str, kind: str) -> str:
-    """Says that the clause of a letter takes no values of a kind."""
+    """The message for a value of a kind that the clause with a letter does not take."""
     return f"error during formatting: {_COMPLAINTS[verb]}, was given {kind}"
 
 
-_COMPLAINTS = {
-    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
-    "types, durations, and timestamps",
-    "d": "decimal clause can only be used on integers",
-    "f": "fixed-point clause can only be used on doubles",
-    "e": "scientific clause can only be used on doubles",
-    "b": "only integers and bools can be formatted as binary",
-    "o": "octal clause can only be used on integers",
-    **dict.fromkeys("xX", "only integers, byte buffers, and strings can be formatted as hex"),
-}
-
-
-SCALARS = frozenset(
-    {"string", "bool", "int", "uint", "double", "bytes", "google.protobuf.Duration",
-     "google.protobuf.Timestamp"}
-)  # fmt: skip
-"""Kinds of values that ``%s`` takes beside lists, maps, types and null."""
 _VERBS: dict[str, Callable[[Value, int], str]] = {
     "s": _text,
     "d": _decimal,
