@@ -13,9 +13,8 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.kai.keys import QUEUE
 from kai_py.dialects.kai.priority import existing_class, may_name, priority_of
-from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.counts import count_at
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup, pod_owner
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError, annotation_or_label
 from kai_py.grouping.group_sources import GroupSource, PodContext
@@ -64,7 +63,7 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
     if not isinstance(found, Unstructured):
         return GangSpec(
             key=key,
-            owner=pod_owner(chain),
+            owner=pod_owner(chain.pod),
             queue=context.queue.name,
             tree=Subgroup(min_members=1),
             problem=f"{reader.kind} {namespace}/{name}, named by {reader.marker(chain)}, "

@@ -15,8 +15,7 @@ Source: Kueue, "Run A Group Of Plain Pods", KEP-2724.
 from dataclasses import replace
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.annotations import pod_owner
-from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import annotation_or_label, count_annotation
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
@@ -39,7 +38,7 @@ def _gang(context: PodContext) -> GangSpec:
     is_fast = meta.annotations.get(FAST_KEY) == "true"
     return GangSpec(
         key=f"{meta.namespace}/PodGroup.kueue.x-k8s.io/{annotation_or_label(meta, GROUP_LABEL)}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=Subgroup(min_members=1 if count is None or is_fast else count),
         total_pods=count or 0,

@@ -12,8 +12,7 @@ import msgspec
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
-from kai_py.grouping.annotations import pod_owner
-from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
 
@@ -54,7 +53,7 @@ def _gang(context: PodContext) -> GangSpec:
     known = subgroup in {each.name for each in listed}
     return GangSpec(
         key=f"{meta.namespace}/Application.yunikorn.apache.org/{_application(meta)}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=Subgroup(
             children=tuple(

@@ -1,9 +1,14 @@
-"""Our own annotations, or labels, on a pod and its owners that change its gang.
+"""Our own annotations, or labels, that name the gang of a pod or change its settings.
+
+On a pod, ``scheduling.kai.io/pod-group`` names its gang, and ``scheduling.kai.io/min-available`` is
+the gang's minMember (1 without it).
+
+On a pod or one of its owners, these change the gang, however it was found:
 
 expected-runtime    how long the pods will run: such pods may backfill reserved nodes
 checkpoint-interval how often the pods save their work: less is lost when they are evicted
 ageing              how much waiting counts as one point of priority; 0: none
-preemptibility      whether it may be evicted for others; see ``preemptibility``
+preemptibility      whether it may be evicted for others; see ``gang_settings``
 on-node-departure   checkpoint, move, shrink or go-down: what happens when a node of it goes
 on-pod-loss         restart or replace: whether the rest restarts as well when a pod is lost
 checkpoint-grace    how long its pods take to save their work when asked to
@@ -18,10 +23,6 @@ segment-size        blocks of so many pods, in a domain each: segment-topology-r
 
 Of several objects the nearest to the pod counts. Without any of the keys, the cost is one set
 operation per object.
-
-Our own annotations on a pod: ``scheduling.kai.io/pod-group`` names its gang.
-
-``scheduling.kai.io/min-available`` is the gang's minMember (1 without it).
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +32,15 @@ from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import GROUP
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import DurationError, parse_duration
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.grouping.gang_template import annotation_or_label, count_annotation
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
 
+POD_GROUP_KEY = f"{GROUP}/pod-group"
+MIN_AVAILABLE_KEY = f"{GROUP}/min-available"
+GROUP_KEYS = frozenset((MIN_AVAILABLE_KEY, POD_GROUP_KEY))
 EXPECTED_RUNTIME_KEY = f"{GROUP}/expected-runtime"
 CHECKPOINT_INTERVAL_KEY = f"{GROUP}/checkpoint-interval"
 AGEING_KEY = f"{GROUP}/ageing"
@@ -45,13 +49,13 @@ PREEMPTION_DELAY_KEY = f"{GROUP}/preemption-delay"
 ON_EVICTION_KEY = f"{GROUP}/on-eviction"
 ON_DEPARTURE_KEY = f"{GROUP}/on-node-departure"
 ON_POD_LOSS_KEY = f"{GROUP}/on-pod-loss"
-ON_POD_LOSS = {"restart": True, "replace": False}
 CHECKPOINT_GRACE_KEY = f"{GROUP}/checkpoint-grace"
 SPOT_KEY = f"{GROUP}/spot"
 SPOT_FALLBACK_KEY = f"{GROUP}/spot-fallback-after"
 READY_TIMEOUT_KEY = f"{GROUP}/ready-timeout"
-ON_EVICTION = {"suspend": True, "evict": False}
 PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
+ON_EVICTION = {"suspend": True, "evict": False}
+ON_POD_LOSS = {"restart": True, "replace": False}
 ANNOTATION_KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
@@ -69,6 +73,45 @@ ANNOTATION_KEYS = frozenset(
         PROVISIONING_CLASS_KEY,
     }
 )
+
+
+def _marker(chain: OwnerChain) -> str:
+    name = annotation_or_label(chain.pod.metadata, POD_GROUP_KEY)
+    return f'{POD_GROUP_KEY} "{name}"' if name else ""
+
+
+def _gang(context: PodContext) -> GangSpec:
+    meta = context.chain.pod.metadata
+    name = annotation_or_label(meta, POD_GROUP_KEY)
+    min_members, problem = count_annotation(meta, MIN_AVAILABLE_KEY)
+    return GangSpec(
+        key=f"{meta.namespace}/PodGroup/{name}",
+        owner=pod_owner(context.chain.pod),
+        queue=context.queue.name,
+        tree=Subgroup(min_members=1 if min_members is None else min_members),
+        problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
+    )
+
+
+POD_GROUP_ANNOTATION = GroupSource(marker=_marker, gang_spec=_gang)
+
+
+def unused_markers(chain: OwnerChain, spec: GangSpec) -> Iterator[str]:
+    """Our keys for a group that have no effect where they stand, for a gang that its owners make.
+
+    A Job's own minMember is the only one that counts: other frameworks have a field for theirs, and
+    a group is named on pods.
+    """
+    for meta in chain.metas:
+        if GROUP_KEYS.isdisjoint(meta.annotations) and GROUP_KEYS.isdisjoint(meta.labels):
+            continue  # the usual case
+        is_of_job = spec.owner.api_version.startswith("batch/v") and spec.owner.kind == "Job"
+        if annotation_or_label(meta, MIN_AVAILABLE_KEY) and not (
+            is_of_job and meta.uid == spec.owner.uid
+        ):
+            yield f"{MIN_AVAILABLE_KEY} of {meta.name}"
+        if annotation_or_label(meta, POD_GROUP_KEY):
+            yield f"{POD_GROUP_KEY} of {meta.name}"
 
 
 def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
@@ -164,55 +207,3 @@ def _seconds(values: Mapping[str, str], key: str) -> float | None:
         return parse_duration(values[key]) if key in values else None
     except DurationError as error:
         raise DurationError(f"{key}: {error}") from None
-
-
-POD_GROUP_KEY = "scheduling.kai.io/pod-group"
-MIN_AVAILABLE_KEY = "scheduling.kai.io/min-available"
-
-
-def pod_owner(chain: OwnerChain) -> Owner:
-    """The pod itself as the object to which events are written."""
-    meta = chain.pod.metadata
-    return Owner("v1", "Pod", meta.namespace, meta.name, meta.uid)
-
-
-def _marker(chain: OwnerChain) -> str:
-    name = annotation_or_label(chain.pod.metadata, POD_GROUP_KEY)
-    return f'{POD_GROUP_KEY} "{name}"' if name else ""
-
-
-def _gang(context: PodContext) -> GangSpec:
-    meta = context.chain.pod.metadata
-    name = annotation_or_label(meta, POD_GROUP_KEY)
-    min_members, problem = count_annotation(meta, MIN_AVAILABLE_KEY)
-    return GangSpec(
-        key=f"{meta.namespace}/PodGroup/{name}",
-        owner=pod_owner(context.chain),
-        queue=context.queue.name,
-        tree=Subgroup(min_members=1 if min_members is None else min_members),
-        problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",
-    )
-
-
-KEYS = frozenset((MIN_AVAILABLE_KEY, POD_GROUP_KEY))
-
-
-def unused_markers(chain: OwnerChain, spec: GangSpec) -> Iterator[str]:
-    """Our keys for a group that have no effect where they stand, for a gang that its owners make.
-
-    A Job's own minMember is the only one that counts: other frameworks have a field for theirs, and
-    a group is named on pods.
-    """
-    for meta in chain.metas:
-        if KEYS.isdisjoint(meta.annotations) and KEYS.isdisjoint(meta.labels):
-            continue  # mostly, for every pod
-        is_of_job = spec.owner.api_version.startswith("batch/v") and spec.owner.kind == "Job"
-        if annotation_or_label(meta, MIN_AVAILABLE_KEY) and not (
-            is_of_job and meta.uid == spec.owner.uid
-        ):
-            yield f"{MIN_AVAILABLE_KEY} of {meta.name}"
-        if annotation_or_label(meta, POD_GROUP_KEY):
-            yield f"{POD_GROUP_KEY} of {meta.name}"
-
-
-POD_GROUP_ANNOTATION = GroupSource(marker=_marker, gang_spec=_gang)

@@ -79,6 +79,12 @@ class Owner:
     uid: str
 
 
+def pod_owner(pod: Pod) -> Owner:
+    """The pod itself as the object to which events are written."""
+    meta = pod.metadata
+    return Owner("v1", "Pod", meta.namespace, meta.name, meta.uid)
+
+
 # Pods of one workload, which are read one after the other, share one copy.
 @lru_cache(maxsize=4096)
 def named_owner(reference: OwnerReference, namespace: str) -> Owner:

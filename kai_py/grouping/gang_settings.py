@@ -1,6 +1,4 @@
-"""Settings of a gang from a group object or annotations, beside its members.
-
-Preemptibility of a workload: whether its pods may be evicted for others.
+"""Settings of a gang beside its members, as a group object or annotations give them.
 
 A semi-preemptible workload gives up its elastic pods, those above the minMember of each of its
 subgroups, and never its minMember set. That set counts as non-preemptible in every respect: its
@@ -54,12 +52,12 @@ class GangSettings:
     staleness_grace: float | None = None
     """How long the gang may run below minMember; negative: forever."""
     stale_since: float | None = None
-    """When it was first found to."""
+    """When it was first found to run below minMember."""
     preemption_delay: float = 0.0
     """How long it waits, from its creation or ``last_evicted``, before it may evict others."""
     last_evicted: float | None = None
     attempts_exhausted: bool = False
-    """It requested one attempt, which was made."""
+    """It requested a single attempt, which was made."""
     mark_unschedulable: bool = True
     """Whether a condition of its pods says that they are unschedulable."""
     may_preempt: bool = True
@@ -71,7 +69,7 @@ class GangSettings:
     on_departure: DepartureTreatment | None = None
     """How it is treated when a node of it is about to go."""
     checkpoint_grace: float | None = None
-    """How long its pods then take to save their work."""
+    """How long its pods take to save their work when asked to."""
     is_default_priority: bool = False
     """Its group names no class, so ``priority`` is only what the API server fills in."""
     restarts_whole: bool | None = None
@@ -79,7 +77,7 @@ class GangSettings:
     spot: SpotUse | None = None
     """Whether it goes to spot nodes."""
     spot_fallback_after: float | None = None
-    """How long it waits for those before it uses others."""
+    """How long it waits for spot nodes before it uses others."""
     ready_timeout: float | None = None
     """By when minMember pods must be ready after it has started; 0: never."""
 

@@ -23,7 +23,6 @@ from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import (
     POD_GROUP_ANNOTATION,
-    pod_owner,
     unused_markers,
     with_annotations,
 )
@@ -39,6 +38,7 @@ from kai_py.grouping.gang import (
     Subgroup,
     TopologyConstraint,
     named_owner,
+    pod_owner,
     tree_problem,
     within,
 )
@@ -212,7 +212,7 @@ def _single_pod_gang(context: PodContext, deciding: _DecidingOwner) -> GangSpec:
     meta, link = context.chain.pod.metadata, deciding.link
     return GangSpec(
         key=f"{meta.namespace}/Pod/{meta.name}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=SINGLE_POD.tree,
         total_pods=1,

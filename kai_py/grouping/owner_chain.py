@@ -1,4 +1,4 @@
-"""The owner chain of a pod, from its nearest controller to the top.
+"""The owner chain of a pod, from its nearest controller to the top, and how other objects are read.
 
 The walk follows controller references, or the only reference where none controls. It ends at an
 object without an owner, at a kind that is not served or that we may not read, and at an owner that
@@ -6,10 +6,9 @@ is not known (yet): then ``unknown`` names it, because a decision from below wou
 Whoever creates an object writes its owner references. One with the uid of an object of another name
 or namespace names an owner that does not exist, as it does for the garbage collector.
 
-Access of grouping to other objects: by reference or name, from a cache that the caller keeps.
-
-An object that is missing is an ``Absence``, which says whether it may still come. Pods are grouped
-again when such an object, or its kind, appears.
+Grouping reads other objects through ``Owners``, by reference or name, from a cache that the caller
+keeps. An object that is missing is an ``Absence``, which says whether it may still come. Pods are
+grouped again when such an object, or its kind, appears.
 """
 
 from enum import Enum

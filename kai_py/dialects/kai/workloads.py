@@ -16,15 +16,15 @@ preemptible       our annotation, else label ``kai.scheduler/preemptibility``, e
 minMember of Job  annotation ``kai.scheduler/batch-min-member``, else spec.scheduling, else 1
 delay, grace      annotations ``kai.scheduler/preemption-delay``, ``…/staleness-grace-period``
 
-What a group says that the pod names counts first. Then KAI looks for the queue on the top owner and
+The group that the pod names takes precedence. Then KAI looks for the queue on the top owner and
 on the pod, for the preemptibility and the delay on the owners from the nearest to the top, and last
 on the pod. For the priority it asks the nearest owner, the pod's labels and its class, and only
 then the owners above. Of any other annotation on several objects the top owner's counts.
 
-Source: KAI-Scheduler, pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go.
-
 A workload that names a queue of ours has our defaults. What it says itself in KAI's words
 (preemptibility, minMember of a Job, delay and grace) holds nevertheless, unless it says it in ours.
+
+Source: KAI-Scheduler, pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go.
 """
 
 from collections.abc import Iterable, Iterator

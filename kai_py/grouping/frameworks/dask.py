@@ -11,9 +11,8 @@ Source: kubernetes.dask.org/v1; dask_kubernetes/operator/controller and dask_kub
 """
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.counts import count_at
-from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import Framework, GangTemplate, WorkloadOwner, full_owner
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
@@ -58,7 +57,7 @@ def _gang(context: PodContext) -> GangSpec:
     meta = pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Dask/{meta.labels[CLUSTER_LABEL]}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=_rank(pod),

@@ -20,9 +20,8 @@ from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured, values_at
-from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.counts import count_at, entries, parse_count, parse_memory_size
-from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
+from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -144,7 +143,7 @@ def _gang(context: PodContext) -> GangSpec:
     meta = pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Flink/{meta.labels[CLUSTER_LABEL]}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=_tree(0),
         subgroup=_component(pod),

@@ -12,8 +12,8 @@ Source: sky/provision/kubernetes/instance.py; labels in sky/provision/constants.
 
 from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.records.core import Pod
-from kai_py.grouping.annotations import MIN_AVAILABLE_KEY, pod_owner
-from kai_py.grouping.gang import GangSpec, Subgroup
+from kai_py.grouping.annotations import MIN_AVAILABLE_KEY
+from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import count_annotation
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain
@@ -43,7 +43,7 @@ def _gang(context: PodContext) -> GangSpec:
         min_members = max(index + 1, 2 if _avoids_its_cluster(pod) else 1)
     return GangSpec(
         key=f"{meta.namespace}/SkyPilot/{_cluster(pod)}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=Subgroup(min_members=min_members),
         order=index,

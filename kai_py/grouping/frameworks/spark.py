@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.annotations import pod_owner
 from kai_py.grouping.counts import entries, parse_count, parse_memory_size
-from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup
+from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import (
     Framework,
     GangTemplate,
@@ -83,7 +82,7 @@ def _gang(context: PodContext) -> GangSpec:
     meta = context.chain.pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Spark/{meta.labels[APPLICATION_LABEL]}",
-        owner=pod_owner(context.chain),
+        owner=pod_owner(context.chain.pod),
         queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=0 if meta.labels.get(ROLE_LABEL) == DRIVER else 1,
