@@ -4,9 +4,8 @@ What was parsed changes only with what the pod requests or with one of these obj
 node or its state: the pod is not parsed again for a binding, an eviction or a report of the
 kubelet. A pod that is ready changes so seldom that caching it is not worth the memory.
 
-Invalid pods: those that could not be derived in full still count with what can be read of them.
-
-Such a pod is a gang of its own that is not placed. On a node it takes what its containers request,
+A pod that is invalid, so that it could not be derived in full, still counts with what can be read
+of it: it is a gang of its own that is not placed. On a node it takes what its containers request,
 as far as the amounts can be read, and its queue is charged with it. Where some cannot be read, its
 node takes no more pods of ours while it runs there. The devices of its claims are counted by the
 claims.

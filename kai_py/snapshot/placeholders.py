@@ -4,13 +4,11 @@ Some frameworks create pods only once others run. A gang of such a framework sta
 would fit, so the expected pods are members with a shape, a charge and claims, but no object. A
 claim that will be made from a template has the template's spec.
 
-Placeholder pods of Jobs that were suspended instead of evicting their pods.
-
-A suspended Job has no pods, so placeholders wait in their place. They are made from its template:
-as many as the Job controller would keep, owned by the Job, so that gangs, queues and order apply to
-them as to pods. When they can be placed the Job is resumed; the placeholders are removed, and the
-pods that the controller creates take their place. Only Jobs with our annotation have placeholders:
-a Job that was suspended for another reason is not resumed by us.
+A Job that was suspended instead of evicting its pods has none, so placeholders wait in their place.
+They are made from its template: as many as the Job controller would keep, owned by the Job, so that
+gangs, queues and order apply to them as to pods. When they can be placed the Job is resumed; the
+placeholders are removed, and the pods that the controller creates take their place. Only Jobs with
+our annotation have placeholders: a Job that was suspended for another reason is not resumed by us.
 
 Anyone may write that annotation on a Job of 2**31 - 1 pods. A Job of more than ``MAX_PLACEHOLDERS``
 is not suspended by this scheduler; one that is suspended nevertheless has a single placeholder,
@@ -45,6 +43,12 @@ from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 
 TEMPLATES = "resourceclaimtemplates"
+MAX_PLACEHOLDERS = 1000
+MAX_PER_NAMESPACE = 10_000
+"""Placeholders, of 3 KB each; those for whole Jobs do not count."""
+_PLACEHOLDER_UID_PART = "/suspended/"
+_WHOLE_JOB = "all"
+"""In place of an index: the placeholder is for all pods of its Job together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def expected_members(
 
 
 def _never_charged(_claim: ResourceClaim) -> bool:
-    """A claim that exists is charged to a pod that exists."""
+    """False: a claim that exists is charged to a pod that exists."""
     return False
 
 
@@ -145,14 +149,6 @@ def _claim_template(pod: Pod, name: str, owners: Owners) -> ResourceClaimTemplat
         return None
     found = owners.named(TEMPLATES, pod.metadata.namespace, name)
     return found if isinstance(found, ResourceClaimTemplate) else None
-
-
-MAX_PLACEHOLDERS = 1000
-MAX_PER_NAMESPACE = 10_000
-"""Placeholders, of 3 KB each; those for whole Jobs do not count."""
-_PLACEHOLDER_UID_PART = "/suspended/"
-_WHOLE_JOB = "all"
-"""In place of an index: the placeholder is for all pods of its Job."""
 
 
 def is_placeholder(uid: str) -> bool:

@@ -7,11 +7,10 @@ it, it goes there. One that binds immediately must be bound first (the rules of 
 VolumeBinding plugin). Disks that a pod names itself bind it to no node, but pods of a node do not
 mount the same one (VolumeRestrictions).
 
-Zones and regions in the labels of volumes, which bind a pod like the node affinity of a volume.
-
-A node that is labelled with a zone or a region must have the value of each such label of the
-volume. Where it lacks a label of before Kubernetes 1.17, the one that replaced it counts. Several
-values are joined by two underscores. Source: kube-scheduler's VolumeZone plugin.
+Zones and regions in the labels of a volume bind a pod like its node affinity (VolumeZone): a node
+that is labelled with a zone or a region must have the value of each such label of the volume. Where
+it lacks a label of before Kubernetes 1.17, the one that replaced it counts. Several values are
+joined by two underscores.
 """
 
 from collections.abc import Iterator, Mapping

@@ -6,12 +6,11 @@ before it; the pod asks for the larger of both, per resource. Pod-level requests
 where they are set. Overhead comes on top, and every pod takes one of the node's pod slots. The mark
 of a pod that shares GPUs is no amount of anything.
 
-Pods that are resized in place: what they take of their nodes, whatever their spec asks for.
-
-Requests of a running pod may be edited. Until the kubelet has done what the spec asks for, the pod
-has what its status shows. So it counts with the larger of the two, as in kube-scheduler: what it
-gives up is not free before the kubelet says so. What the kubelet calls infeasible never comes, and
-does not count: otherwise a pod could close its node to all others by asking for all of it.
+Requests of a running pod may be edited (resizing in place). Until the kubelet has done what the
+spec asks for, the pod has what its status shows. So it counts with the larger of the two, as in
+kube-scheduler: what it gives up is not free before the kubelet says so. What the kubelet calls
+infeasible never comes, and does not count: otherwise a pod could close its node to all others by
+asking for all of it.
 
 Source: KEP-1287, KEP-5419 (resources of the pod as a whole); ``PodRequests`` with
 ``UseStatusResources`` of k8s.io/component-helpers.

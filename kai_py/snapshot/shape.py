@@ -4,13 +4,11 @@ Two pods have the same shape when no rule of placement can tell them apart: equa
 constraints and equal claims. A claim that only one pod uses is part of the shape by its spec; a
 claim that pods share, or that is allocated already, is part of it by its identity.
 
-Features of nodes that pods rely on (KEP-5328): kubelets declare those that they support.
-
-A kubelet fails a pod that requires a feature which it does not declare.
-
-Source: k8s.io/component-helpers nodedeclaredfeatures/features (``InferForScheduling``); features
-that matter only when a pod is changed are not listed. Not read are those of fields that no record
-has: ``bindMountOptions`` of volume mounts, and ``assigned.cpuset`` of the downward API.
+The features of nodes that a pod relies on are part of it, too (KEP-5328): kubelets declare those
+that they support, and fail a pod that requires another. They are inferred as by
+k8s.io/component-helpers nodedeclaredfeatures/features (``InferForScheduling``); features that
+matter only when a pod is changed are not listed. Not read are those of fields that no record has:
+``bindMountOptions`` of volume mounts, and ``assigned.cpuset`` of the downward API.
 """
 
 from collections.abc import Mapping
@@ -34,22 +32,9 @@ from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequire
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
-
-
-def required_features(pod: Pod) -> tuple[str, ...]:
-    """The features that nodes must declare to run a pod, sorted."""
-    spec = pod.spec
-    found = []
-    if any(
-        rule.action == "RestartAllContainers"
-        for container in (*spec.containers, *spec.init_containers)
-        for rule in container.restart_policy_rules
-    ):
-        found.append(RESTART_ALL_CONTAINERS)
-    if spec.host_network and not spec.host_users:
-        found.append(USER_NAMESPACES_ON_HOST_NETWORK)
-    return tuple(found)
-
+RECENT_SHAPES = 4096
+"""Shapes that are kept though no pod has them any more: pods of a workload come one by one."""
+_ENCODER = msgspec.json.Encoder(order="deterministic")
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty IP means all addresses."""
@@ -78,10 +63,6 @@ class ClaimUse:
             and self.claim.status is not None
             and self.claim.status.allocation is not None
         )
-
-
-RECENT_SHAPES = 4096
-"""Shapes that are kept though no pod has them any more: pods of a workload come one by one."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -188,7 +169,7 @@ class ShapeTable:
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
-        ports, features = _host_ports(pod), required_features(pod)
+        ports, features = _host_ports(pod), _required_features(pod)
         labels_matter = labels_matter or has_rules(spec.affinity, spec.topology_spread_constraints)
         key = _ENCODER.encode(
             (
@@ -232,9 +213,6 @@ class ShapeTable:
         return shape
 
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
-
-
 def _constraints(pod: Pod) -> tuple[object, ...]:
     """All of the pod itself, except its ports, that its shape depends on."""
     spec = pod.spec
@@ -271,3 +249,18 @@ def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
             if port.host_port
         )
     )
+
+
+def _required_features(pod: Pod) -> tuple[str, ...]:
+    """The features that nodes must declare to run a pod, sorted."""
+    spec = pod.spec
+    found = []
+    if any(
+        rule.action == "RestartAllContainers"
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    ):
+        found.append(RESTART_ALL_CONTAINERS)
+    if spec.host_network and not spec.host_users:
+        found.append(USER_NAMESPACES_ON_HOST_NETWORK)
+    return tuple(found)

@@ -1,9 +1,8 @@
-"""Pods that ran to their end a moment ago: what is learned about runtimes comes from them only.
+"""Pods that have ended: how long they ran, and the claims that are still allocated for them.
 
-A pod that was deleted ran for as long as its workload, its owner or an eviction left it, also if
-its containers ended with success on the way.
-
-Claims that are still allocated for pods that have ended.
+Runtimes are learned only from pods that ran to their end a moment ago. A pod that was deleted ran
+for as long as its workload, its owner or an eviction left it, also if its containers ended with
+success on the way.
 
 The claim controller removes the reservations of a pod some time after the pod has ended or was
 deleted, and the allocation with the last of them. Until then the devices are still allocated, but

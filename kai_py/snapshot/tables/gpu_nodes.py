@@ -1,6 +1,7 @@
-"""How the device plugin of a node gives out its GPUs: whole, cut into MIG devices, or in replicas.
+"""The GPUs of nodes with a device plugin: how large they are, and how they are given out.
 
-NVIDIA's GPU operator and its feature discovery report it in labels:
+A plugin gives them out whole, cut into MIG devices, or in replicas. NVIDIA's GPU operator and its
+feature discovery report it in labels:
 
     nvidia.com/mig.strategy         single: MIG devices are given out as nvidia.com/gpu;
                                     mixed: as nvidia.com/mig-PROFILE, beside GPUs that are not cut
@@ -13,10 +14,8 @@ The strategy is that of the whole cluster: it is in force only on nodes whose GP
 of one GPU are no GPUs: together they count as one. With ``renameByDefault`` they are a resource of
 their own, ``nvidia.com/gpu.shared``.
 
-How large the GPUs of nodes are, in MiB and in replicas, for the charges of pods.
-
-A pod that requests an amount of GPU memory, or a replica of a GPU, is charged with the part of a
-GPU that this is on its node.
+The size, in MiB and in replicas, decides charges: a pod that requests an amount of GPU memory, or a
+replica of a GPU, is charged with the part of a GPU that this is on its node.
 """
 
 from collections.abc import Callable, Iterable, Mapping

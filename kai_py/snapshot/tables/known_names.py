@@ -1,11 +1,11 @@
-"""Names of objects that pods refer to: where one does not exist, the nearest is what was meant.
+"""Names that pending pods may misspell: of objects that they refer to, and of this scheduler.
 
-O(1) per object; a snapshot costs the namespaces in which such objects came or went.
+Where an object does not exist, the nearest name is probably the intended one. O(1) per object; a
+snapshot costs the namespaces in which such objects came or went.
 
-Pending pods whose ``spec.schedulerName`` is almost that of this scheduler.
-
-No scheduler handles such a pod, so nothing would ever be reported about it. A name by which any pod
-was placed is that of another scheduler, however similar. O(1) per pod.
+A pod whose ``spec.schedulerName`` is almost that of this scheduler is handled by none, so nothing
+would ever be reported about it. A name by which any pod was placed is that of another scheduler,
+however similar. O(1) per pod.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,9 @@ TEMPLATES = "resourceclaimtemplates"
 CLAIMS = "resourceclaims"
 VOLUME_CLAIMS = "persistentvolumeclaims"
 STORAGE_CLASSES = "storageclasses"
+PENDING_PHASES = ("", "Pending")
+MAX_NAMES = 256
+"""Names of schedulers that are remembered: tenants choose them."""
 
 Scope = tuple[str, str]
 """Collection and namespace ("" for kinds without one)."""
@@ -30,7 +33,7 @@ NamesByScope = Mapping[Scope, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class MissingObject:
-    """An object that a pod refers to and that was not found; ``collection``: of its kind."""
+    """An object that a pod refers to and that was not found, and the collection of its kind."""
 
     collection: str
     name: str
@@ -39,8 +42,8 @@ class MissingObject:
 class KnownNames(PodTable):
     """The names of templates, volume claims and storage classes where a pending pod misses one.
 
-    Those of ResourceClaims are known with the claims. A snapshot has no others: what nothing asks
-    for must not change it.
+    Those of ResourceClaims are known with the claims. Names of other scopes are not in a snapshot,
+    so that objects which no pod misses do not change it.
     """
 
     kinds: ClassVar[tuple[str, ...]] = (TEMPLATES, VOLUME_CLAIMS, STORAGE_CLASSES)
@@ -96,11 +99,6 @@ class KnownNames(PodTable):
             if scope not in self._frozen:
                 self._frozen[scope] = frozenset(self._names.get(scope, ()))
         return {scope: self._frozen[scope] for scope in self._missed}
-
-
-PENDING_PHASES = ("", "Pending")
-MAX_NAMES = 256
-"""Names of schedulers that are remembered: tenants choose them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -168,7 +166,7 @@ class MisnamedSchedulers(PodTable):
 
 
 def _is_answered(pod: Pod) -> bool:
-    """Whether some scheduler has said something of the pod."""
+    """Whether some scheduler has reported on the pod."""
     return any(condition.type == "PodScheduled" for condition in pod.status.conditions)
 
 

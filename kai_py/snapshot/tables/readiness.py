@@ -1,14 +1,13 @@
-"""Pods on nodes that have not become ready, and why, as the kubelet reports it.
+"""Pods on nodes that are not ready, or whose device is unhealthy, as the kubelet reports it.
 
 A pod that was ready for ``SETTLED_SECONDS`` has started up: what happens to it later does not
 concern its start. Shorter times do not count, because a container that crashes again and again is
 ready in between. A pod that is first seen when it is not ready any more has started up if none of
 its containers has restarted.
 
-Pods on nodes with a device that the kubelet reports as unhealthy (KEP-4680).
-
-A device plugin or DRA driver reports the health to the kubelet, which writes it into the status of
-the containers that have the device. ``Unknown`` has no meaning: a restarting driver reports it.
+A device plugin or DRA driver reports the health of devices to the kubelet, which writes it into the
+status of the containers that have the device (KEP-4680). ``Unknown`` has no meaning: a restarting
+driver reports it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +30,11 @@ IMAGE_REASONS = frozenset(
     }
 )
 PROGRESS_REASONS = frozenset({"ContainerCreating", "PodInitializing", ""})
+UNHEALTHY = "Unhealthy"
+CLAIM_PREFIX = "claim:"
+
+DeviceKey = tuple[str, str, str]
+"""Driver, pool and device."""
 
 
 class StartingPods(PodTable):
@@ -167,13 +171,6 @@ def _seconds(moment: datetime | None) -> float:
     return moment.timestamp() if moment is not None else 0.0
 
 
-UNHEALTHY = "Unhealthy"
-CLAIM_PREFIX = "claim:"
-
-DeviceKey = tuple[str, str, str]
-"""Driver, pool and device."""
-
-
 class UnhealthyPods(PodTable):
     """By the key of their gang, the pods, each with the device that it lost."""
 
@@ -183,7 +180,7 @@ class UnhealthyPods(PodTable):
         self._by_gang: dict[str, dict[str, str]] = {}
 
     def place(self, pod: DerivedPod) -> Uids:
-        """Note what a pod of ours reports of its devices."""
+        """Note whether a pod of ours reports an unhealthy device."""
         self.release(pod.uid)
         spec = pod.parsed.gang_spec
         device = next(unhealthy_devices(pod.parsed.pod), None)
