@@ -1,17 +1,16 @@
-"""Pods as an API server completes them when they are created.
+"""What an API server does to objects in files when they are created: it completes or refuses them.
 
-Their priority and whether they may preempt follow from their PriorityClass, overhead and
+The priority of pods and whether they may preempt follow from their PriorityClass, overhead and
 constraints on nodes from their RuntimeClass, and amounts that containers leave open from the
 LimitRanges of their namespace. The classes that Kubernetes and KAI install exist.
 
-Objects that an API server would refuse: of devices, budgets, PriorityClasses.
-
-Objects with a resourceVersion come from an API server, which has accepted them. So do claims that
-are allocated: what they have may not be lost. Whether a namespace allows adminAccess is known only
-if it is among the objects; a template's claims are made in the future, so that it needs the label
-at any time. The rules are those of the embedded API server, without those for the form of names and
-the length of lists: what is meant is clear without them, and the test tables of Kubernetes' own
-allocator have such names.
+Refused are pods, objects of devices, budgets and PriorityClasses with errors. Objects with a
+resourceVersion come from an API server, which has accepted them. So do claims that are allocated:
+their allocations may not be lost. Whether a namespace allows adminAccess is known only if it is
+among the objects; a template's claims are made in the future, so that it needs the label at any
+time. The rules are those of the embedded API server, without those for the form of names and the
+length of lists: the meaning is clear without them, and the test tables of Kubernetes' own allocator
+have such names.
 """
 
 import contextlib
@@ -44,14 +43,23 @@ from kai_py.simulate.objects import Document
 _COMPLETING = {
     (each.group, each.kind) for each in (PRIORITY_CLASSES, RUNTIME_CLASSES, LIMIT_RANGES)
 }
+GROUP = "resource.k8s.io"
+FLAT_VERSION = f"{GROUP}/v1beta1"
+FORMS = re.compile(
+    r"(\.name|\.counterSet|\.(attributes|capacity)\[[^]]*\]|\.counters|\.requestPolicy)$"
+)
+"""Paths at which a value that is present and unique can only be wrong in its form."""
+LENGTHS = ("FieldValueTooMany", "FieldValueTooLong")
+FLAT_FIELDS = ("name", "firstAvailable")
+"""Fields of a request that ``exactly``, which in v1beta1 is the request itself, does not have."""
 
 
 def create_surroundings(
     cluster: InProcessCluster, found: Mapping[ObjectKey, Document], namespaces: set[str]
 ) -> None:
-    """Create what completes new pods in ``namespaces``.
+    """Create the objects that complete new pods in ``namespaces``.
 
-    Objects that depend on what is refused here say so themselves.
+    One that is refused is left out: objects that depend on it are reported.
     """
     needed = {key: document for key, document in found.items() if key[:2] in _COMPLETING}
     spaces = {*namespaces, *(key.namespace for key in needed)} - {"", *DEFAULT_NAMESPACES}
@@ -76,7 +84,7 @@ def create_surroundings(
 
 
 def _without_identity(document: Document) -> Document:
-    """An object as its manifest; uids of the files must not meet those of the cluster."""
+    """An object as its manifest: uids of the files must not be those of objects of the cluster."""
     meta = document["metadata"]
     return {
         **document,
@@ -87,7 +95,7 @@ def _without_identity(document: Document) -> Document:
 def complete_pod(pod: Document, store: Store, *, is_new: bool) -> str:
     """Complete a pod; why an API server would refuse it, or "".
 
-    ``is_new``: it was never applied. What cannot be read is left to the decoder to refuse.
+    ``is_new``: it was never applied. Fields that cannot be read are left for the decoder to refuse.
     """
     problem, steps = "", [_set_amounts_of_new if is_new else _set_amounts]
     if pod["spec"].get("priority") is None:
@@ -119,7 +127,7 @@ def _refusal(pod: Document) -> str:
 def complete_group(group: Document, store: Store) -> None:
     """Set the priority of a PodGroup of Kubernetes that names a PriorityClass, or has the default.
 
-    What cannot be read is left to the decoder to refuse.
+    Fields that cannot be read are left for the decoder to refuse.
     """
     spec = group.get("spec")
     if not isinstance(spec, dict) or spec.get("priority") is not None:
@@ -149,19 +157,8 @@ def _set_phase(pod: Document) -> None:
     pod["status"] = {**(status if isinstance(status, dict) else {}), "phase": phase}
 
 
-GROUP = "resource.k8s.io"
-FLAT_VERSION = f"{GROUP}/v1beta1"
-FORMS = re.compile(
-    r"(\.name|\.counterSet|\.(attributes|capacity)\[[^]]*\]|\.counters|\.requestPolicy)$"
-)
-"""Where a value that is present and unique is wrong in its form only."""
-LENGTHS = ("FieldValueTooMany", "FieldValueTooLong")
-FLAT_FIELDS = ("name", "firstAvailable")
-"""What ``exactly`` does not have of a request; in v1beta1 that is the request itself."""
-
-
 def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObject]:
-    """Objects that would be refused, each with the words of the API server.
+    """Objects that would be refused, each with the API server's message.
 
     ``found``: as given, with a namespace where their kinds have one.
     """

@@ -1,12 +1,10 @@
-"""Remedies for a lack of capacity: smaller requests or minMember, another gang's end, nodes.
+"""Remedies for a lack of capacity or devices: smaller requests, another gang's end, nodes, claims.
 
 A pod that no node could ever hold requests the most that a node has. That may not be what the
 workload needs: more or larger nodes are suggested beside it.
 
-Remedies for a lack of devices: drop a condition on devices, or tolerate a taint.
-
-Claims are immutable: their template is replaced, and the owner of the pods, so that these get new
-claims.
+For a lack of devices, a condition on devices is dropped, or a taint tolerated. Claims are
+immutable: their template is replaced, and the owner of the pods, so that these get new claims.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,9 +1,9 @@
 """Pods of workloads that were never applied, as their controllers would make them.
 
-Replicas of workloads in files, as a HorizontalPodAutoscaler bounds them before it has metrics.
-
-Source: k8s.io/kubernetes pkg/controller/podautoscaler (``reconcileAutoscaler``): a target without
+A HorizontalPodAutoscaler bounds the replicas of a workload before it has metrics. A target without
 replicas is not scaled.
+
+Source: k8s.io/kubernetes pkg/controller/podautoscaler (``reconcileAutoscaler``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -193,7 +193,7 @@ AUTOSCALER = ("autoscaling", "HorizontalPodAutoscaler")
 def bound_replicas(found: dict[ObjectKey, Document], workloads: list[ObjectKey]) -> None:
     """Set the replicas of those of ``workloads`` that an autoscaler names, within its bounds.
 
-    What cannot be read is left as it is.
+    A workload whose autoscaler cannot be read is not changed.
     """
     targets = set(workloads)
     for key, document in list(found.items()):

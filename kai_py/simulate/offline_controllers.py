@@ -1,13 +1,14 @@
-"""Volume claims that no scheduler binds, bound as the controller of volumes does.
+"""The work of controllers on objects in files: binding volume claims, and counting disruptions.
 
-A claim gets the volume that was made for it, or, unless its class waits for the first consumer, the
-smallest volume that satisfies it, or one that the provisioner of its class makes. Of a volume that
-is made only its place matters: one of the class's allowed topologies.
+A claim that needs no scheduler gets the volume that was made for it, or, unless its class waits for
+the first consumer, the smallest volume that satisfies it, or one that the provisioner of its class
+makes. Of a volume that is made only its location matters: one of the class's allowed topologies.
+
+A PodDisruptionBudget without a status gets the numbers that its controller would write; evictions
+use them up.
 
 Source: k8s.io/kubernetes pkg/controller/volume/persistentvolume (``syncUnboundClaim``),
 k8s.io/component-helpers storage/volume (``FindMatchingVolume``).
-
-PodDisruptionBudgets in files: their status, and what evictions take from it.
 """
 
 import contextlib
@@ -40,13 +41,15 @@ from kai_py.snapshot.tables.volumes import AvailableVolume, VolumeRequest, parse
 
 VOLUME = ("", "PersistentVolume")
 STORAGE_CLASS = ("storage.k8s.io", "StorageClass")
+BUDGET = ("policy", "PodDisruptionBudget")
+_ALLOWED = "disruptionsAllowed"
 WAITS = "WaitForFirstConsumer"
 
 
 def bind_claims(found: dict[ObjectKey, Document], claims: Iterable[ObjectKey]) -> None:
     """Bind those of ``claims`` that need no scheduler, and add the volumes made for them.
 
-    What cannot be read is left as it is.
+    A claim, volume or class that cannot be read is not changed.
     """
     classes = {key.name: each for key, each in _records(found, STORAGE_CLASS, StorageClass)}
     volumes = [parse_volume(each) for _, each in _records(found, VOLUME, PersistentVolume)]
@@ -100,7 +103,7 @@ def _record(document: Document, record: type[Record]) -> Any | None:
 def _is_made_for(
     claim: PersistentVolumeClaim, request: VolumeRequest, volume: AvailableVolume
 ) -> bool:
-    """Whether the volume names the claim, and is what it asks for; of any class."""
+    """Whether the volume names the claim and has the requested size and mode, in any class."""
     reference, meta, spec = volume.volume.spec.claim_ref, claim.metadata, volume.volume.spec
     return (
         reference is not None
@@ -155,14 +158,10 @@ def _bind(found: dict[ObjectKey, Document], key: ObjectKey, volume: str) -> None
     found[volume_key] = {**volume_claimed(found[volume_key], reference), "status": bound}
 
 
-BUDGET = ("policy", "PodDisruptionBudget")
-_ALLOWED = "disruptionsAllowed"
-
-
 def complete_budgets(found: Mapping[ObjectKey, Document]) -> None:
     """Give budgets without a status the numbers that their controller would write.
 
-    A running pod that says nothing of its conditions is healthy. What cannot be read is left to the
+    A running pod without conditions is healthy. Objects that cannot be read are left for the
     decoder to refuse.
     """
     missing = [
@@ -197,19 +196,19 @@ def _selection(spec: Document) -> Callable[[Document], bool]:
 
 
 def _is_healthy(pod: Document) -> bool:
-    return is_active(pod) and (_is_silent(pod) or is_ready(pod))
+    return is_active(pod) and (_reports_no_conditions(pod) or is_ready(pod))
 
 
-def _is_silent(pod: Document) -> bool:
+def _reports_no_conditions(pod: Document) -> bool:
     return pod["status"]["phase"] == "Running" and not pod["status"].get("conditions")
 
 
 def spent_budget(budget: Document, pod: Document) -> Document | None:
-    """A budget once ``pod`` is evicted, as the API server writes it; None if it stays as it is."""
+    """A budget once ``pod`` is evicted, as the API server writes it; None if it does not change."""
     status, spec = budget.get("status") or {}, budget.get("spec") or {}
     allowed = status.get(_ALLOWED) or 0
     if allowed <= 0 or not _selection(spec)(pod) or not counts_for_budgets(pod):
         return None
-    if not _is_silent(pod) and is_exempt(pod, budget):
+    if not _reports_no_conditions(pod) and is_exempt(pod, budget):
         return None
     return {**budget, "status": {**status, _ALLOWED: allowed - 1}}

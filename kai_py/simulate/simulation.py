@@ -4,11 +4,10 @@ The scheduler runs one cycle whenever something relevant happened, at most once 
 ``cycle_seconds`` of simulated time. Between two cycles nothing changes, so amounts over time are
 exact sums, not samples.
 
-Spot nodes that are interrupted: announced, taken away with what runs on them, and replaced.
-
-Times between interruptions of a node, and until another comes in its place, are exponentially
-distributed, and follow from the seed of the scenario. Pods that are asked to save their work answer
-after ``ANSWER_SECONDS``.
+Interruptions of spot nodes are announced; then the node is removed with its pods, and replaced
+later. Times between interruptions of a node, and until another comes in its place, are
+exponentially distributed, and follow from the seed of the scenario. Pods that are asked to save
+their work answer after ``ANSWER_SECONDS``.
 """
 
 import math

@@ -1,15 +1,12 @@
 """Objects in files about which nothing can be decided, or not all, each with the reason.
 
-Amounts that no API server would have accepted: a pod that asks for less than nothing would give its
-queue and node what is not there. One rule of the server is not applied: a request for GPUs without
-a limit is read as the limit, too, as lists made for comparisons often have it.
-
-Queues whose conditions would say what is wrong with them, such as a parent that does not exist.
-
-Workloads whose pods only the controller of their framework creates: the reason says which gang
-their pods will be, and what keeps that gang from starting, such as a queue that does not exist.
-
-Owners that pods name and that are not given: the gangs of these pods are guessed.
+- Amounts that no API server would have accepted: a pod that asks for less than nothing would give
+  its queue and node what is not there. One rule of the server is not applied: a request for GPUs
+  without a limit is read as the limit, too, as lists made for comparisons often have it.
+- Queues whose conditions would say what is wrong with them, such as a parent that does not exist.
+- Workloads whose pods only the controller of their framework creates: the reason says which gang
+  their pods will be, and what keeps that gang from starting, such as a queue that does not exist.
+- Owners that pods name and that are not given: the gangs of these pods are guessed.
 """
 
 from collections import Counter

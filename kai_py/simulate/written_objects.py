@@ -1,11 +1,9 @@
-"""Objects as they are once what a plan decides has been written: functions of documents.
+"""Objects as the writes of a plan leave them, and its execution in a simulated cluster.
 
-Execution of a plan in a simulated cluster: at once, in order, without retries.
-
-There are no other writers than its controllers (``cluster``). The writes are those of ``commit``:
-claims get their allocation and their consumers, pods that share GPUs the names of their GPU groups,
-then pods are bound; victims go through the Eviction API, so disruption budgets are enforced here as
-well.
+A plan is executed at once, in order, without retries. There are no other writers than the cluster's
+controllers (``cluster``). The writes are those of ``commit``: claims get their allocation and their
+consumers, pods that share GPUs the names of their GPU groups, then pods are bound; victims go
+through the Eviction API, so disruption budgets are enforced here as well.
 """
 
 import logging
