@@ -1,9 +1,7 @@
-"""Renders the demo's events as lines for people, without repetitions.
+"""Renders the demo's events as lines: for people, without repetitions, or as JSON.
 
 A pending gang is reported once for the gang instead of once per pod, an eviction once per pod and
 not again for its gang. Changes of single objects are for machines only (``--json``).
-
-Listeners that print: plain lines for people and logs, JSON lines for machines.
 """
 
 from typing import TextIO

@@ -1,9 +1,8 @@
-"""Manifests under check: one object, and the others given with it.
+"""Manifests under check, and the findings about them.
 
-Rules read and correct ``Manifest.value`` in place. Mappings and lists know their lines, and keep
-them when they move, so a finding names the line in the user's file whatever was corrected before.
-
-Findings of lint: one line each.
+A manifest is one object; a set has the others given with it. Rules read and correct
+``Manifest.value`` in place. Mappings and lists know their lines, and keep them when they move, so a
+finding names the line in the user's file whatever was corrected before.
 """
 
 import enum
@@ -13,6 +12,8 @@ from typing import Any
 
 from kai_py.api.manifests import LineMapping, line_at
 from kai_py.api.problems import FieldPath, closest_match, field_path
+
+RESOURCE_GROUP = "resource.k8s.io"
 
 
 class Severity(enum.StrEnum):
@@ -47,9 +48,6 @@ class Finding:
         )
         hint = "hint: " if self.severity is Severity.HINT else ""
         return f"{location}: {hint}{' '.join(self.message.split())}"
-
-
-RESOURCE_GROUP = "resource.k8s.io"
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""View of a cycle: its snapshot, its plan, and the allocation of GPUs to nodes.
+"""View of a cycle: its snapshot, its plan, and the allocation of GPUs to nodes, ordered for people.
 
-Snapshot and plan are immutable, so a view may be read while the next cycle runs.
-
-Orders for people: the pending gangs of each queue, and names (``gpu-2`` before ``gpu-10``).
+Snapshot and plan are immutable, so a view may be read while the next cycle runs. Pending gangs are
+in the order of their queues; names are ordered by the numbers in them (``gpu-2`` before
+``gpu-10``).
 
 Complexity: O(g log g) for g pending gangs.
 """
@@ -20,8 +20,13 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
+DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
+HOST_LEVEL = "kubernetes.io/hostname"
+OTHER_SCHEDULERS = ""
+"""The queue of pods of other schedulers."""
 
-def natural(name: str) -> tuple[tuple[int, str], ...]:
+
+def natural_order(name: str) -> tuple[tuple[int, str], ...]:
     """A sort key that compares runs of digits as numbers, however long."""
     parts = re.split(r"([0-9]+)", name)
     digits = [part.lstrip("0") for part in parts[1::2]]
@@ -47,12 +52,6 @@ def queue_positions(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]
         for keys in pending_by_queue(snapshot, plan).values()
         for position, key in enumerate(keys, start=1)
     }
-
-
-DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
-HOST_LEVEL = "kubernetes.io/hostname"
-OTHER_SCHEDULERS = ""
-"""The queue of pods of other schedulers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,8 @@ class ClusterView:
             path = (column.values[column.codes[usage.row]] for column in columns)
             found.setdefault("/".join(path).rstrip("/"), []).append(usage)
         return {
-            name: tuple(sorted(found[name], key=lambda usage: natural(usage.name)))
-            for name in sorted(found, key=natural)
+            name: tuple(sorted(found[name], key=lambda usage: natural_order(usage.name)))
+            for name in sorted(found, key=natural_order)
         }
 
     @cached_property

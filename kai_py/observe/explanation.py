@@ -4,9 +4,8 @@ Made from a snapshot and the plan of its cycle, so that the command line, the HT
 tests agree. Queues' amounts are GPUs, and other resources that they limit; a maximum of None is no
 limit.
 
-Expected releases: which capacity becomes free when, from terminating pods and known runtimes.
-
-GPUs of the whole cluster, without the names of workloads: the reader may not be allowed to see
+Expected releases say which capacity becomes free when, from terminating pods and known runtimes:
+GPUs of the whole cluster, without the names of workloads, as the reader may not be allowed to see
 them. O(pods) per cycle that is explained.
 """
 

@@ -1,4 +1,4 @@
-"""Access control of the paths under /v1, by bearer token.
+"""Access to the paths under /v1, by bearer token, and the rights of readers who may not see all.
 
 Accepted are the configured token, and tokens that ``review`` accepts for the path. A token of any
 other user whom the API server knows gets what that user may see (``readers``). Without any token,
@@ -9,12 +9,10 @@ The API server's proxy for Services removes the header Authorization, so a token
 ``OWN_HEADER`` instead. What that proxy brings to /metrics needs a token, too: it comes from outside
 of the cluster's network.
 
-Readers with limited rights: which namespaces, queues and nodes the API server lets them see.
-
-The API server is asked for rights on the objects in an answer: to list the pods of a namespace, to
-get queues, to list nodes. So a user who sees its pods with ``kubectl`` sees their gangs here, and
-no role for paths is needed. The number of reviews of an answer is bounded; the namespaces that a
-question names come first.
+For a reader with limited rights the API server is asked for rights on the objects in an answer: to
+list the pods of a namespace, to get queues, to list nodes. So a user who sees its pods with
+``kubectl`` sees their gangs here, and no role for paths is needed. The number of reviews of an
+answer is bounded; the namespaces that a question names come first.
 """
 
 import asyncio

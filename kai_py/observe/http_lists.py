@@ -1,10 +1,8 @@
 """Lists of the API: the rows that ``kai-py gangs``, ``queues`` and ``devices`` print.
 
-Every device of a cluster, of drivers and of device plugins, for the command line and the API.
-
-Devices of device plugins have no names: a node has one entry for the units that are allocated, and
-one for those that are free. Units of pods that another scheduler placed are among the allocated
-ones; no gang is named for them.
+Devices are those of drivers and of device plugins. The latter have no names: a node has one entry
+for the units that are allocated, and one for those that are free. Units of pods that another
+scheduler placed are among the allocated ones; no gang is named for them.
 """
 
 from collections.abc import Callable, Mapping

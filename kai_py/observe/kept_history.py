@@ -3,17 +3,16 @@
 They are annotations of a Lease of their own, beside the one that is led by: the scheduler's account
 may write Leases of its namespace and no ConfigMaps. What is kept is bounded in bytes:
 
-    shares         of a longer history every second sample is left out, as in memory
+    shares         allocated GPUs and fair shares of the queues over time; of a longer history
+                   every second sample is left out, as in memory
     failed starts  with the nodes and devices avoided for them; if they are too many, the times
                    since when gangs are not ready are left out first, then the oldest attempts
 
 A new leader reads the failed starts before its first cycle: otherwise it would start gangs that are
 held back.
 
-Allocated GPUs and fair shares of the queues over time.
-
-A sample is taken at most once per interval. When there are ``MAX_SAMPLES`` every second one is
-dropped and the interval doubles: memory is bounded, and the whole time stays in view.
+A sample of the shares is taken at most once per interval. When there are ``MAX_SAMPLES`` every
+second one is dropped and the interval doubles: memory is bounded, and the whole time stays in view.
 """
 
 import asyncio

@@ -1,18 +1,14 @@
-"""Sources of the API server's address and of the credentials for it.
+"""Address and credentials of the API server: where they are found, and how they stay valid.
 
 Searched in this order: the named kubeconfig, ``$KUBECONFIG``, the service account of the pod we run
 in, ``~/.kube/config``. The official ``kubernetes`` package reads these formats, including exec
 plugins; it is imported only when needed, and nothing else of it is used.
 
-``load`` starts from scratch and may run an exec plugin. ``renew`` is cheap and is called each
-minute: it reads token files again and runs an exec plugin only when its token is about to expire.
-Both may block: call them in a thread.
-
-Cache of the current credentials for one API server.
-
-They are renewed each minute, because tokens of service accounts are rotated on disk, and loaded
-again after the server has refused them. Reading blocks (files, exec plugins), so it happens in a
-thread. While credentials cannot be renewed the last ones are kept: they may still be valid.
+``AccessCache`` renews the credentials each minute, because tokens of service accounts are rotated
+on disk, and loads them again after the server has refused them. ``load`` starts from scratch and
+may run an exec plugin. ``renew`` is cheap: it reads token files again and runs an exec plugin only
+when its token is about to expire. Both may block (files, exec plugins), so the cache calls them in
+a thread. While credentials cannot be renewed the last ones are kept: they may still be valid.
 """
 
 import asyncio
@@ -32,12 +28,20 @@ from urllib.request import proxy_bypass
 
 from kai_py.watch.errors import CredentialsError
 
+logger = logging.getLogger(__name__)
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+RENEW_SECONDS = 60.0
+RELOAD_SECONDS = 5.0
+"""After refusals the credentials are loaded at most this often.
+
+Otherwise a server that refuses everything would make us run an exec plugin in a loop.
+"""
 
 
 @dataclass(frozen=True)
 class ServerAccess:
-    """Address and credentials of a server at this moment."""
+    """Address and credentials of a server at one moment."""
 
     server: str
     """Base URL without a trailing slash."""
@@ -123,7 +127,7 @@ class Kubeconfig:
                 )
                 loader.load_and_set(configuration)
                 self._token_file = _token_file(config, self._context)
-        # The loader does not check what it reads: a malformed file raises whatever it leads to.
+        # The loader does not check what it reads: a malformed file may raise anything.
         except Exception as error:
             raise CredentialsError(f"kubeconfig {self._files}: {_reason(error)}") from error
         if config is None:
@@ -245,9 +249,10 @@ def _proxy(configuration: Any) -> str:
 
 
 def _is_in(host: str, entry: str) -> bool:
-    """Whether an entry of NO_PROXY that ``proxy_bypass`` doesn't know means ``host``.
+    """Whether an entry of NO_PROXY that ``proxy_bypass`` doesn't support covers ``host``.
 
-    These are networks, as the addresses of Services usually are excepted, and ``*.example.com``.
+    These are networks, by which the addresses of Services are usually excepted, and
+    ``*.example.com``.
     """
     if entry.startswith("*."):
         return host.endswith(entry[1:])
@@ -255,16 +260,6 @@ def _is_in(host: str, entry: str) -> bool:
         return ip_address(host) in ip_network(entry, strict=False)
     except ValueError:
         return False
-
-
-RENEW_SECONDS = 60.0
-RELOAD_SECONDS = 5.0
-"""After refusals the credentials are loaded at most this often.
-
-Otherwise a server that refuses everything would make us run an exec plugin in a loop.
-"""
-
-logger = logging.getLogger(__name__)
 
 
 class AccessCache:

@@ -1,14 +1,12 @@
-"""What a process needs of its machine besides the network: the time, random numbers, its own end.
+"""The machine of a process, apart from the network: time, random numbers, memory, and its exit.
 
-Everything that talks to the API server gets these from its client, so that a simulation can run
-several processes on one clock of its own, from one seed. Waiting is left to the event loop, whose
-clock such a simulation owns as well.
+Everything that talks to the API server gets the time and random numbers from its client, so that a
+simulation can run several processes on one clock of its own, from one seed. Waiting is left to the
+event loop, whose clock such a simulation owns as well.
 
-Memory that the process has freed is kept for the next cycle.
-
-A cycle makes arrays over all nodes and drops them at its end. By default the C library returns them
-to the kernel, and the next cycle gets them back page by page: at 10,000 nodes that takes as long as
-placing a gang.
+Memory that the process has freed is kept for the next cycle. A cycle makes arrays over all nodes
+and drops them at its end. By default the C library returns them to the kernel, and the next cycle
+gets them back page by page: at 10,000 nodes that takes as long as placing a gang.
 """
 
 import ctypes

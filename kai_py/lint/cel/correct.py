@@ -5,10 +5,9 @@ and parses again, so corrections build on one another: a memory "attribute" beco
 its comparison one of quantities. Each step leaves a term that no rule changes; their number is
 bounded.
 
-Corrections of operators and of texts that drivers publish: products, types, architectures.
-
-NVIDIA publishes ``NVIDIA H100 80GB HBM3``, so ``startsWith("H100")`` matches nothing. The text is
-replaced by a match of the whole word: ``contains("B200")`` would also match a GB200.
+Corrected here are operators, and texts that drivers publish: products, types, architectures. NVIDIA
+publishes ``NVIDIA H100 80GB HBM3``, so ``startsWith("H100")`` matches nothing. The text is replaced
+by a match of the whole word: ``contains("B200")`` would also match a GB200.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Rules on the structure of claims, templates and classes, above the requests.
 
-The driver whose devices a class selects: from its selectors in the file, else from its name.
+Some depend on the driver whose devices a class selects: it is read from the class's selectors in
+the file, else from its name.
 """
 
 import re

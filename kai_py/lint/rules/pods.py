@@ -1,7 +1,4 @@
-"""Rules on pods: their claims, and the containers that use them.
-
-Rules on the annotations that ask for parts of GPUs.
-"""
+"""Rules on pods: their claims, the amounts of their containers, and their parts of GPUs."""
 
 import re
 from collections.abc import Iterator
@@ -29,6 +26,8 @@ from kai_py.lint.rules.workloads import pod_specs
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _CONTAINERS = ("containers", "initContainers")
+_GROUPS_WITHOUT_COPIES = ("apps", "batch")
+"""Groups whose workloads do not pass their own annotations on to their pods."""
 GPU = "nvidia.com/gpu"
 _BYTES = re.compile("([0-9.]+) *([kmgtp])(i?)b?", re.IGNORECASE)
 """An amount of bytes as people write it: 4GB, 4 Gi, 512mb."""
@@ -147,7 +146,7 @@ def _device_amounts(
     for key in filter(_is_extended, limits):
         limit = _amount(limits[key])
         if limit is None:
-            continue  # ``amounts`` tells it.
+            continue  # ``amounts`` reports it.
         if limit % 1:
             message = f"{limits[key]!r} is not whole, the API rejects it"
             if key == GPU:
@@ -211,10 +210,6 @@ def _claim_names(
         used.append(name)
 
 
-_COPYING_NOTHING = ("apps", "batch")
-"""Groups whose workloads do not pass their own annotations on to their pods."""
-
-
 def gpu_shares(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Parts of GPUs are requested by annotations of the pod, with values that are valid."""
     del manifests
@@ -225,7 +220,7 @@ def gpu_shares(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         metadata = mapping_at(manifest.value, *path)
         yield from _as_labels(manifest, metadata, path)
         yield from _values(manifest, metadata, path, spec)
-    if manifest.group in _COPYING_NOTHING:
+    if manifest.group in _GROUPS_WITHOUT_COPIES:
         yield from _above_the_pods(manifest)
 
 
@@ -255,7 +250,7 @@ def _values(
         message = str(error).removeprefix(f"annotation {named}: ")
         yield manifest.error((*path, "annotations", named), message)
     except msgspec.ValidationError:
-        return  # Other rules tell which value is of another type.
+        return  # Other rules report which value is of another type.
 
 
 def _above_the_pods(manifest: Manifest) -> Iterator[Finding]:

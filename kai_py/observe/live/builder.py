@@ -20,7 +20,7 @@ from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.grouping.gang import GangSpec
 from kai_py.observe.cluster_state import in_tree_order
-from kai_py.observe.cluster_view import natural
+from kai_py.observe.cluster_view import natural_order
 from kai_py.observe.live.cluster import (
     MAX_SLOTS,
     GpuSlot,
@@ -95,11 +95,11 @@ class LiveClusterBuilder:
         live_nodes = []
         for node in self._mirror.objects(NODES).values():
             name = node.metadata.name
-            devices = sorted(published.get(name, ()), key=lambda d: (d[0], natural(d[1])))
+            devices = sorted(published.get(name, ()), key=lambda d: (d[0], natural_order(d[1])))
             slots = [slots_by_device.get(device, GpuSlot()) for device in devices]
             slots += self._plugin_slots(node, on_node.get(name, ()), keys)
             live_nodes.append(LiveNode(name=name, rack=_rack(node), slots=tuple(slots)))
-        return tuple(sorted(live_nodes, key=lambda view: (view.rack, natural(view.name))))
+        return tuple(sorted(live_nodes, key=lambda view: (view.rack, natural_order(view.name))))
 
     def _plugin_slots(
         self, node: Node, pods: Iterable[Pod], keys: Mapping[str, str]

@@ -1,6 +1,6 @@
 """Feed of recent events, newest last; equal events on pods of one gang share a line.
 
-Records of a view with untrusted text in them, made safe for a terminal.
+Untrusted text in the records of a view is made safe for a terminal.
 """
 
 import dataclasses
