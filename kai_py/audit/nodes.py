@@ -1,15 +1,15 @@
-"""Nodes on which pods request more than there is: amounts, cards, and parts of one card.
+"""Nodes on which pods request more than there is: amounts, GPUs, and parts of a GPU.
 
 Amounts are compared with what the node offers to pods; of extended resources with all that it has,
-since a device that falls ill leaves ``allocatable`` while its pod still runs. Pods bound a moment
-ago do not count: the kubelet may still refuse them. A card that pods share is counted as one whole
-card of the device plugin. An extended resource that a claim serves takes nothing of the plugin's.
+since a device that becomes unhealthy leaves ``allocatable`` while its pod still runs. Pods bound a
+moment ago do not count: the kubelet may still refuse them. A GPU that pods share is counted as one
+whole GPU of the device plugin. An extended resource that a claim serves takes nothing of the
+plugin's.
 
-Shared GPUs of device plugins that are not kept for the pods that share them, or for none.
-
-A reservation pod keeps a GPU from the device plugin (``kai_py.api.gpu_reservation``). Without it
-the plugin may give the GPU to another pod as well; one that no pod needs keeps a GPU from all.
-Pods without the annotation for visible GPUs were given none, so nothing is expected for them.
+A reservation pod keeps a shared GPU from the device plugin (``kai_py.api.gpu_reservation``).
+Without it the plugin may give the GPU to another pod as well; one that no pod needs keeps a GPU
+from all. Pods without the annotation for visible GPUs were given none, so nothing is expected for
+them.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,18 +1,15 @@
 """API access shared by the writers of this package: client, served resources, concurrency limit.
 
 The limit bounds the calls under way at once. Bindings and claims share one; statuses and events
-have limits of their own, so that reporting never delays scheduling. Calls that hang because of one
-namespace leave some of it for the others.
+have limits of their own, so that reporting never delays scheduling.
 
-A limit of calls under way that the namespaces share, so that one of them cannot take all of it.
-
-Calls about one namespace may hang: a webhook for its objects does not answer, and the API server
-waits for it for up to 30 s. With one limit for all, such calls would soon be the only ones under
-way, and nothing would be bound anywhere else. Here a namespace may take another slot only while it
-has fewer than ``SHARE`` times as many as are free: one alone gets as many as the limit says, and
-leaves some for others; the next one gets most of these, and so on.
-
-Namespaces take turns; the calls of one are made in their order. O(namespaces that wait) per call.
+Namespaces share a limit, so that none can take all of it. Calls about one namespace may hang: a
+webhook for its objects does not answer, and the API server waits for it for up to 30 s. With one
+limit for all, such calls would soon be the only ones under way, and nothing would be bound anywhere
+else. Here a namespace may take another slot only while it has fewer than ``SHARE`` times as many as
+are free: one alone gets as many as the limit says, and leaves some for others; the next one gets
+most of these, and so on. Namespaces take turns; the calls of one are made in their order.
+O(namespaces that wait) per call.
 
 Source: A. Choudhury, E. Hahne, Dynamic Queue Length Thresholds for Shared-Memory Packet Switches.
 """

@@ -1,6 +1,6 @@
-"""What the parts of the executor share: the client, the views of the cluster, the settings.
+"""Dependencies that the parts of the executor share: the client, views of the cluster, settings.
 
-Objects of the mirror, by the references that decisions carry.
+Objects of the mirror are found by the references that decisions carry.
 """
 
 from collections.abc import Callable

@@ -1,16 +1,15 @@
-"""RBAC permissions of the scheduler and the webhooks, with the reason for each.
+"""RBAC permissions of the scheduler, its webhooks and its readers, with the reason for each.
 
 The scheduler reads what ``watch.kinds`` mirrors and the owners that grouping has rules for, so
 these rules are derived from there; unreadable owners end the chain above their pods. What
 ``commit`` writes is listed here. A test on a real API server runs the scheduler with exactly these
 permissions and finds none missing.
 
-Roles of people who ask the scheduler: what they see follows from their rights on the objects.
-
-``view`` (and with it ``edit`` and ``admin``) comes to include the scheduler's own kinds. All users
-whom the API server knows may reach the Service through its proxy: the scheduler answers with what
-the rights of each allow (``observe.http_access``), and metrics only to those who may get them. A
-role to read the whole cluster, as the commands do by themselves, is there to be bound.
+People who ask the scheduler see what follows from their rights on the objects. ``view`` (and with
+it ``edit`` and ``admin``) comes to include the scheduler's own kinds. All users whom the API server
+knows may reach the Service through its proxy: the scheduler answers with what the rights of each
+allow (``observe.http_access``), and metrics only to those who may get them. A role to read the
+whole cluster, as the commands do by themselves, is there to be bound.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Resource pools that one node can use, and their status.
+"""Resource pools that one node can use: their status, and the physical devices in them.
 
 A pool is the slices of its newest generation. It is
 
@@ -8,15 +8,15 @@ A pool is the slices of its newest generation. It is
     obsolete     for a node that only sees an older generation; then it is left out.
 
 Order: pools by driver and name, those with binding conditions after all others; slices by name;
-devices as listed. Source: KEP-4381, KEP-4815, KEP-5007; reference allocator of Kubernetes 1.37.
+devices as listed.
 
-Physical devices: the partitions of a pool that draw on one counter set, and their exhaustion.
-
-A physical device is exhausted when no partition of it finds the counters it draws on: then it does
-not matter which of its partitions are allocated. Devices with shareable partitions, or with
-partitions on several counter sets, never count as exhausted, nor do overdrawn ones.
+A physical device is the partitions of a pool that draw on one counter set. It is exhausted when no
+partition of it finds the counters it draws on: then it does not matter which of its partitions are
+allocated. Devices with shareable partitions, or with partitions on several counter sets, never
+count as exhausted, nor do overdrawn ones.
 
 Complexity: O(devices) once per pool; equal physical devices share their results.
+Source: KEP-4381, KEP-4815, KEP-5007; reference allocator of Kubernetes 1.37.
 """
 
 import enum

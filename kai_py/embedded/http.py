@@ -1,13 +1,11 @@
-"""The HTTP front of the embedded cluster: requests in, JSON and watch streams out.
+"""The HTTP server of the embedded cluster: requests in, JSON and watch streams out.
 
 It listens on loopback, authenticates no one, and only translates: the path to a resource
 (`routing`), the verb to a call of `ApiServer`, the result to the form the client accepts
 (`representation`). Faults are injected here.
 
-Watches over HTTP.
-
-One JSON line per event, until the client's timeout, a compaction (an ERROR event with code 410) or
-the end of the server. A quiet watch gets a bookmark now and then if it allows them.
+A watch is one JSON line per event, until the client's timeout, a compaction (an ERROR event with
+code 410) or the end of the server. A quiet watch gets a bookmark now and then if it allows them.
 """
 
 import asyncio

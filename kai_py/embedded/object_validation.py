@@ -1,12 +1,11 @@
-"""Metadata of objects: validation, and the fields that belong to the server.
+"""Validation of any object: its metadata, the server's own fields, and the types of its fields.
 
 Names and namespaces are validated; uid, times, generation and revision belong to the server, and an
 update can neither change them nor revive an object that is being deleted.
 
-Types of the fields of built-in kinds, by the records in which the scheduler reads them.
-
 The API server decodes into Go types and refuses a number in place of a text, or a fraction in place
-of a whole number. The records declare the same types for the fields that matter here.
+of a whole number. The records in which the scheduler reads built-in kinds declare the same types
+for the fields that matter here.
 """
 
 import re

@@ -1,21 +1,22 @@
 """Patch formats of the API, chosen by content type.
 
-JSON patch (RFC 6902): a list of operations on JSON pointers; all succeed or none does.
-
-JSON merge patch (RFC 7396): objects merge, null removes, everything else replaces.
+JSON patch (RFC 6902): a list of operations on JSON pointers; all succeed or none does. JSON merge
+patch (RFC 7396): objects merge, null removes, everything else replaces.
 
 Strategic merge patch: a merge patch that knows which lists are maps. A list named in `MERGE_KEYS`
 is merged entry by entry on its key; `finalizers` is merged as a set; any other list is replaced
 whole. Understood directives: `$patch: delete|replace|merge`, `$retainKeys`,
-`$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. Source: kubernetes/community,
-contributors/devel/sig-api-machinery/strategic-merge-patch.md, and the `patchMergeKey` tags of
-k8s.io/api.
+`$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`.
 
 Server-side apply, in a simple form: the fields of one manager's last apply are remembered (not
 shown as managedFields). A new apply merges its fields, removes those that the same manager applied
 before and no longer mentions, and conflicts where another manager applied a different value, unless
 forced. Fields written by other means than apply have no owner here and are overwritten without a
 conflict.
+
+Source of strategic merge patch: kubernetes/community,
+contributors/devel/sig-api-machinery/strategic-merge-patch.md, and the `patchMergeKey` tags of
+k8s.io/api.
 """
 
 from collections.abc import Iterator, Sequence

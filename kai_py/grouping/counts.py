@@ -1,10 +1,9 @@
-"""Counts in documents: how they are parsed, and their defaults.
+"""Counts and sizes of memory in documents: how they are parsed, and their defaults.
 
-Sizes of memory as frameworks on the JVM write them: ``4g``, ``1024 mb``, ``2147483648b``.
-
-Units are powers of 1024 and have no case; what a number without a unit counts is the framework's
-choice. Anything else is a quantity of Kubernetes, in any case and with or without a ``b``, as
-Flink's operator reads it: ``2Gi``, ``1.5GB``.
+Sizes are as frameworks on the JVM write them: ``4g``, ``1024 mb``, ``2147483648b``. Units are
+powers of 1024 and have no case; what a number without a unit counts is the framework's choice.
+Anything else is a quantity of Kubernetes, in any case and with or without a ``b``, as Flink's
+operator reads it: ``2Gi``, ``1.5GB``.
 
 Source: Spark's JavaUtils.byteStringAs; Flink's MemorySize and its operator's ResourceConfigUtils.
 """

@@ -1,6 +1,7 @@
 """Gang templates: an owner's description of its gang, computed once and used for all its pods.
 
-Pods that do not exist yet, built from the template of their owner; annotations with a number.
+With what frameworks need to make one: pods that do not exist yet, from the template of their owner,
+and annotations with a number.
 """
 
 from collections.abc import Callable, Mapping

@@ -7,7 +7,8 @@ allocated by a scheduler that speaks protobuf) then refuses every patch. Such a 
 protobuf, which has the bytes as they are, changed in the one field that is ours, and replaced; the
 server compares uid and resourceVersion as for the patch.
 
-Fields by number: k8s.io/api/resource/v1 and k8s.io/apimachinery, ``generated.proto``.
+Source of the numbers of fields: k8s.io/api/resource/v1 and k8s.io/apimachinery,
+``generated.proto``.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set

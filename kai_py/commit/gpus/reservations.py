@@ -1,4 +1,4 @@
-"""Writes of reservation pods: made before pods are bound to a shared GPU, deleted after the last.
+"""Reservation pods of shared GPUs: made before pods are bound, deleted after the last, and indexed.
 
     reserve   create the pod, unless there is one; wait until it reports the UUID of its GPU
     release   delete it, once a list of the pods of its node proves that none shares the GPU
@@ -8,11 +8,10 @@ refused (phase Failed) is deleted, and the attempt ends; the next one creates an
 reservation pods with one UUID mean that the device plugin shares GPUs itself (time-slicing
 replicas): none of them is used then, as whole GPUs would be shared as well.
 
-Index of shared GPUs: the reservation pods of each, and the pods that share it.
-
-Maintained from mirror events, O(shared GPUs of the pod) each. What a pod on a node shares is noted
-when it is first seen there and kept until it ends: its labels are its tenant's, and a pod that lost
-its label would go on using a GPU that counts as free.
+The index has the reservation pods of each shared GPU, and the pods that share it. It is maintained
+from mirror events, O(shared GPUs of the pod) each. What a pod on a node shares is noted when it is
+first seen there and kept until it ends: its labels are its tenant's, and a pod that lost its label
+would go on using a GPU that counts as free.
 """
 
 import asyncio

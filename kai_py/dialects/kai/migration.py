@@ -1,12 +1,11 @@
-"""Migration from KAI: which of a user's objects work here, differ, or are not supported.
+"""Migration from KAI: which objects and settings work here, differ, or are not supported.
 
 Every note names an object and, where one causes it, a field. ``WORKS`` is reported once per object
 of KAI's API and per feature that a workload asks for; the other notes say what to do.
 
-KAI's own settings as a configuration of ours: SchedulingShards and defaults by kind.
-
-One configuration per shard, as one process schedules a node pool. What has no counterpart is left
-out; ``migration_notes`` names it. Values are copied as they are written: reading the configuration
+KAI's own settings, SchedulingShards and defaults by kind, become configurations of ours: one per
+shard, as one process schedules a node pool. What has no counterpart is left out;
+``migration_notes`` names it. Values are copied as they are written: reading the configuration
 checks them.
 
 Source: KAI-Scheduler, SchedulingShard kai.scheduler/v1; the ConfigMap that

@@ -1,4 +1,4 @@
-"""Priority and preemptibility of KAI workloads.
+"""Priority and preemptibility of KAI workloads, with KAI's and operators' defaults by kind.
 
 The priority is the value of the PriorityClass that the workload names; of a class that does not
 exist, the cluster's default class, else 50. The four classes that KAI installs count with their
@@ -13,12 +13,10 @@ annotation ``scheduling.kai.io/namespaces``, should it have one.
 A workload may be evicted if it is set to ``preemptible`` or ``semi-preemptible`` (but for its
 minMember set), or if neither is set and its priority is below 100.
 
-What KAI decides by the kind of a workload: its class, and defaults that an operator sets.
-
-The topmost owner decides, but not Argo Workflows, TrainJobs, Dynamo graphs and workloads of run.ai:
-below these KAI takes the next owner. Kinds that it does not know are training work, even those that
-serve. An operator's defaults go by kind, with or without its group: those of a kind that KAI skips
-decide first, the topmost of them, then those of the nearest owner.
+The kind of the topmost owner decides the defaults, but not Argo Workflows, TrainJobs, Dynamo graphs
+and workloads of run.ai: below these KAI takes the next owner. Kinds that it does not know are
+training work, even those that serve. An operator's defaults go by kind, with or without its group:
+those of a kind that KAI skips decide first, the topmost of them, then those of the nearest owner.
 
 Source: KAI-Scheduler, pkg/podgrouper/podgrouper/hub and plugins/defaultgrouper.
 """

@@ -1,15 +1,14 @@
-"""Selectors: CEL expressions on a device whose result is yes, no or an error with its text.
+"""CEL expressions on a device: selectors, and derived attributes that an expression computes.
 
-``compile_selector`` never raises for user input: a text that is no valid selector gives a
-``CompileError``, which is cached like a result. The environment declares the variable ``device``
-and its fields. Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and
-``DeviceMatches``.
+The result of a selector is yes, no or an error with its text. ``compile_selector`` never raises for
+user input: a text that is no valid selector gives a ``CompileError``, which is cached like a
+result. The environment declares the variable ``device`` and its fields.
 
-Derived attributes: attributes of a device that an expression computes.
+The result of a derived attribute must have one of the types of a device attribute: bool, int,
+string, semver, or a list of one of them where list attributes are enabled.
 
-The result must have one of the types of a device attribute: bool, int, string, semver, or a list of
-one of them where list attributes are enabled. Source: KEP-6080;
-k8s.io/dynamic-resource-allocation/cel.
+Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and ``DeviceMatches``;
+KEP-6080.
 """
 
 from dataclasses import dataclass

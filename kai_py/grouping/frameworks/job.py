@@ -1,4 +1,6 @@
-"""batch/v1 Job: its parallel pods are one gang, unless it sets a smaller minMember.
+"""Jobs, Deployments and StatefulSets of Kubernetes: which of their pods are one gang.
+
+The parallel pods of a batch/v1 Job are one gang, unless it sets a smaller minMember:
 
     minMember = min-available, else KAI's or Kueue's key for it, else spec.scheduling (Kubernetes
                 1.37; its basic policy is a minMember of 1), else 1 with KAI's defaults and where
@@ -7,10 +9,8 @@
 Pods that run at a time: min(parallelism, completions - succeeded - failed indexes); minMember is
 never above that, or the last pods of a Job would wait forever. A Job without a queue is no gang.
 
-Deployments and StatefulSets with KAI's annotation for minMember: their pods are one gang.
-
-Without it, each pod is a gang of its own, or one pod starts the gang (StatefulSets with KAI's
-queue label).
+The pods of a Deployment or StatefulSet are one gang where KAI's annotation sets minMember. Without
+it, each pod is a gang of its own, or one pod starts the gang (StatefulSets with KAI's queue label).
 
     StatefulSet  ``kai.scheduler/min-member``; needs ``podManagementPolicy: Parallel``, as with
                  OrderedReady no pod is created before the one before it is ready

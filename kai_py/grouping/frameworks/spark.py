@@ -3,16 +3,15 @@
 spark-submit without an operator creates a driver pod without an owner, which owns the executors.
 Both have the application's label. The executors come later, so the gang's minMember is 1.
 
-SparkApplication: the driver starts first and requests its executors, which start together.
+Of a SparkApplication, the driver starts first and requests its executors, which start together:
 
     minMember of the executors = with dynamicAllocation, if enabled, its minExecutors, else its
                                  initialExecutors; else executor.instances; at most Spark's limit
                                  of pending pods
 
-Where a field is not set, the setting of Spark in ``sparkConf`` that it stands for counts.
-
-One of the two subgroups is enough: the driver alone in cluster mode, the executors alone in client
-mode. A driver starts when its executors fit as well.
+Where a field is not set, the setting of Spark in ``sparkConf`` that it stands for counts. One of
+the two subgroups is enough: the driver alone in cluster mode, the executors alone in client mode. A
+driver starts when its executors fit as well.
 
 Source: sparkoperator.k8s.io/v1beta2 and the defaults of its operator; Spark's configuration.
 """
