@@ -1,12 +1,10 @@
-"""Node selectors over label columns: one boolean array per selector, for all nodes at once.
+"""Filters of nodes for a shape: node selectors, taints, and the parts of a shape that they read.
 
-Semantics are those of k8s.io/component-helpers nodeaffinity: terms are OR-ed, the requirements of a
-term AND-ed, an empty term and one that can't be parsed match nothing, ``Gt`` and ``Lt`` compare
-integers, ``NotIn`` and ``DoesNotExist`` hold where the label is absent.
-
-Taints and tolerations (API text of v1.Toleration; kube-scheduler's TaintToleration plugin).
-
-What of a shape decides which nodes admit its pods, apart from what is free on them.
+A selector is one boolean array over all nodes, from label columns. Semantics are those of
+k8s.io/component-helpers nodeaffinity: terms are OR-ed, the requirements of a term AND-ed, an empty
+term and one that can't be parsed match nothing, ``Gt`` and ``Lt`` compare integers, ``NotIn`` and
+``DoesNotExist`` hold where the label is absent. Taints and tolerations follow the API text of
+v1.Toleration and kube-scheduler's TaintToleration plugin.
 
 Shapes that differ only in amounts mostly have equal constraints, so static fits are found once for
 all of them. Filters read nothing else of a shape, so no field can be missing from ``key``.

@@ -1,4 +1,4 @@
-"""NUMA alignment of pods: admission by the kubelet, and the zones that a pod gets.
+"""NUMA alignment of pods: admission by the kubelet, the zones that a pod gets, the nodes preferred.
 
 The rules of the kubelet's TopologyManager, over the resources that the zones report:
 
@@ -11,14 +11,12 @@ Scope *pod* applies this once to the pod, scope *container* to each container: i
 after the other, then all that run together. Of several sets the one with the fewest, then the
 lowest zones is taken, and its zones are used up in order. O(sets of zones) per container.
 
-The preference for nodes on which pods need the fewest NUMA zones.
-
-Of nodes that are equal in all that users state, a pod goes where one zone has all of its aligned
-resources. A node that reports no zones counts as one zone. As a node fills, the next pod may need
-more of them: its capacity is split into layers, so many pods with one zone each, then so many with
-two, and the layers of all nodes are filled together. O(zones x nodes) beside the fill. The rule is
-that of *least NUMA nodes* of the scheduler-plugins' NodeResourceTopologyMatch, counted on what is
-free as the cycle places pods.
+Nodes on which pods need the fewest zones are preferred: of nodes that are equal in all that users
+state, a pod goes where one zone has all of its aligned resources. A node that reports no zones
+counts as one zone. As a node fills, the next pod may need more of them: its capacity is split into
+layers, so many pods with one zone each, then so many with two, and the layers of all nodes are
+filled together. O(zones x nodes) beside the fill. The rule is that of *least NUMA nodes* of the
+scheduler-plugins' NodeResourceTopologyMatch, counted on what is free as the cycle places pods.
 """
 
 from bisect import bisect_right

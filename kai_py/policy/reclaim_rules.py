@@ -17,10 +17,8 @@ paths differ (siblings). "Within" and "above" are over ``FairnessRules.compared_
    saturation = allocated / fair share.
 5. A non-preemptible request is within what is deserved at every level.
 
-All are pure functions of arrays. A refusal carries the inequality that decided
-(``reclaim_refusal``).
-
-Victims as arrays: which queues lose what, and how much of it was released before.
+All are pure functions of arrays: victims are arrays of the queues that lose, of their losses and of
+what was released before. A refusal carries the inequality that decided (``reclaim_refusal``).
 """
 
 from collections.abc import Sequence

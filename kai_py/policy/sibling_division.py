@@ -3,20 +3,20 @@
 Arrays are (..., n) or (..., groups): the leading axes, usually resources, are divided at the same
 time.
 
-Weighted max-min division of budgets among competitors (water filling).
+The means is weighted max-min division of budgets among competitors (water filling). Each competitor
+i of a group receives min(cap_i, level x rate_i), where the group's common level is as high as the
+budget allows: weighted max-min fairness (progressive filling; Bertsekas and Gallager, Data
+Networks, 6.5.2). All groups are filled at once by one sort: competitors of a group fill up in the
+order of cap / rate, so the ones that are full are a prefix. O(n log n).
 
-Each competitor i of a group receives min(cap_i, level x rate_i), where the group's common level is
-as high as the budget allows: weighted max-min fairness (progressive filling; Bertsekas and
-Gallager, Data Networks, 6.5.2). All groups are filled at once by one sort: competitors of a group
-fill up in the order of cap / rate, so the ones that are full are a prefix. O(n log n).
-
-Division of a resource among sibling queues in the native profile, without rounding.
+In the native profile a resource is divided without rounding:
 
 1. Deserved first: fill the budget at the rates ``deserved``, each up to min(deserved, ceiling).
-Where the deserved amounts exceed the budget, all shrink in proportion. 2. The surplus goes to one
-priority after another; a lower one gets only what no higher one can use. Within a priority it is
-filled at the rates of ``surplus_claims`` (weight, lowered by past usage), each up to its ceiling.
-The rest goes by plain weight to queues whose past usage left them no claim.
+   Where the deserved amounts exceed the budget, all shrink in proportion.
+2. The surplus goes to one priority after another; a lower one gets only what no higher one can use.
+   Within a priority it is filled at the rates of ``surplus_claims`` (weight, lowered by past
+   usage), each up to its ceiling. The rest goes by plain weight to queues whose past usage left
+   them no claim.
 
 No queue gets more than its ceiling, and nothing remains while a queue with a positive weight could
 use it. O(n log n), no loop over queues or priorities: what a priority can use does not depend on

@@ -1,15 +1,14 @@
-"""Requests that this cluster can never serve: they do not count as demand in fair shares.
+"""Requests that cannot be served, now or ever: they do not count as demand in fair shares.
 
-A gang that does not fit even on empty nodes would raise the fair share of its queue, at the cost of
-other queues, for capacity that it cannot use. So these do not count: pods that no node can ever
-hold; all pending pods of a gang that cannot reach minMember without such pods; and all pending pods
-of a gang whose minMember exceeds what all nodes, or one domain of its required level, can hold. The
-bounds err on the side of counting. KAI-Scheduler counts all requests (``CountedDemand.ALL``).
+Never: a gang that does not fit even on empty nodes would raise the fair share of its queue, at the
+cost of other queues, for capacity that it cannot use. So these do not count: pods that no node can
+ever hold; all pending pods of a gang that cannot reach minMember without such pods; and all pending
+pods of a gang whose minMember exceeds what all nodes, or one domain of its required level, can
+hold. The bounds err on the side of counting. KAI-Scheduler counts all requests
+(``CountedDemand.ALL``). This depends on nodes, slices and the gang alone, not on what runs.
+O(pending gangs) look-ups per cycle, and O(nodes) per shape whenever nodes or slices change.
 
-It depends on nodes, slices and the gang alone, not on what runs. O(pending gangs) look-ups per
-cycle, and O(nodes) per shape whenever nodes or slices change.
-
-Pending requests that cannot be served yet: they do not count as demand in fair shares.
+Not yet:
 
 - A gang without enough pods for its minMember, or whose pods name claims, volumes or subgroups that
   do not exist, cannot start, whatever is idle.
@@ -17,11 +16,9 @@ Pending requests that cannot be served yet: they do not count as demand in fair 
 
 If these counted, the shares of other queues would shrink for capacity that this queue cannot use,
 and that would stay with the queues that have it now. They count from the moment on at which they
-can be served.
-
-A gang that lost pods to an eviction within ``RECREATION_SECONDS`` counts all the same: its pods are
-being created again, and shares must not change to and fro meanwhile. O(pending gangs) when gangs
-change.
+can be served. A gang that lost pods to an eviction within ``RECREATION_SECONDS`` counts all the
+same: its pods are being created again, and shares must not change to and fro meanwhile. O(pending
+gangs) when gangs change.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""Resources of nodes that claims use, by kube-scheduler's rules (KEP-5517).
+"""Claims on a node: the resources that they use there, and why it can't use some in this cycle.
 
-Why nodes can't use claims that were allocated in this cycle, or whose devices are freed.
+Claims use resources of nodes by kube-scheduler's rules (KEP-5517). A claim that was allocated in
+this cycle can only be used on the nodes of its allocation, and one that loses its devices on none.
 """
 
 from collections.abc import Callable, Iterable, Mapping

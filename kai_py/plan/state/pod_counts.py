@@ -1,13 +1,13 @@
-"""Pods that selections select, per topology domain, as a statement has them.
+"""Counts of pods per topology domain, as a statement has them, for rules between pods.
 
-Selections with the same base are counted once for the namespaces that they cover; those that
-exclude labels beside that subtract the pods of the base that have them.
+Counted are the pods that a selection selects. Selections with the same base are counted once for
+the namespaces that they cover; those that exclude labels beside that subtract the pods of the base
+that have them.
 
-Pods that refuse others by required anti-affinity, per topology domain, as a statement has them.
-
-The terms that select a pod are those of the bases that it matches, in its namespace, but those that
-exclude its labels. The owners of all terms of a base are counted together, and those of terms that
-exclude a shape are subtracted: thousands of terms that select nearly every pod cost no more.
+Counted are also the pods that refuse others by required anti-affinity. The terms that select a pod
+are those of the bases that it matches, in its namespace, but those that exclude its labels. The
+owners of all terms of a base are counted together, and those of terms that exclude a shape are
+subtracted: thousands of terms that select nearly every pod cost no more.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,16 +4,14 @@ A replica is one more pod of the largest shape of the request. The steps of a no
 first, then the units that release most of the scarcest resource; where lost work counts, those that
 lose least for what they release.
 
-Victims that fairness allows together: node by node, what one more replica needs.
-
-The order of candidates ignores where victims run, so the victims on the node that it frees first
-may all be of a queue that has little to give. Here a node is skipped as long as freeing it
-would take more from a queue than this may lose (``ReclaimAllowance``). A *step* is what has to be
-evicted on a node for one more replica: its candidates in their order, without those whose queue may
-not lose them, and without those that turn out not to be needed. The step that is complete first, in
-the order of candidates, is taken first, and what it takes is no longer allowed to others.
-
-Greedy: O(units) to begin with, O(units of a node) for each node that is looked at again.
+Steps also find the victims that fairness allows together. The order of candidates ignores where
+victims run, so the victims on the node that it frees first may all be of a queue that has little to
+give. Here a node is skipped as long as freeing it would take more from a queue than this may lose
+(``ReclaimAllowance``). A step is then what has to be evicted on a node for one more replica: its
+candidates in their order, without those whose queue may not lose them, and without those that turn
+out not to be needed. The step that is complete first, in the order of candidates, is taken first,
+and what it takes is no longer allowed to others. Greedy: O(units) to begin with, O(units of a node)
+for each node that is looked at again.
 """
 
 import math

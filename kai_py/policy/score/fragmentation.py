@@ -1,26 +1,28 @@
-"""Fragmentation: the free GPU capacity that the pods likely to come cannot use.
+"""Fragmentation: free GPU capacity that the pods likely to come cannot use, and scores against it.
 
-Of a node n with free CPU c and free GPU parts R_g the shape m of the target workload M can't use
+A pod goes where a measure of waste grows least:
+
+    score = floor(levels / (1 + exp(growth / 1000)))        growth in milli-GPU
+
+Only this many levels, and ties by the stable order of the nodes: both matter, an exact gradient
+packs worse. Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
+Nodes before and after go through the measure as one array: O(sizes x devices + shapes) per node
+and distinct GPU. There are two measures, each O(nodes x shapes).
+
+*Fragmentation gradient descent* (FGD). Of a node n with free CPU c and free GPU parts R_g the shape
+m of the target workload M can't use
 
     F_n(m) = sum of R_g over the GPUs too full for m    if m fits: enough CPU, enough such GPUs
              sum of all R_g                             if it doesn't, or asks for no GPU
     F_n    = sum over M of p_m F_n(m)                   p: share of all pods
 
-Fragmentation gradient descent (FGD) places a pod where F grows least: the score by growth. Measure
-and strategy are those of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), memory is left
-out as there. O(nodes x shapes).
+Measure and strategy are those of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), memory
+is left out as there. ``fragmented_gpus`` is the sum of F over the nodes that take pods, in GPUs:
+those that are free but useless to pods like the running and pending ones. Only GPUs of the device
+plugin are seen, not those of claims.
 
-``fragmented_gpus``: the GPUs of a cluster that are free but useless to pods like the running and
-pending ones.
-
-The sum of ``fragmentation`` over the nodes that take pods, in GPUs. Only GPUs of the device plugin
-are seen, not those of claims. O(nodes x shapes).
-
-The frugal score: the free GPU capacity lost to pods likely to come, weighted by scarcity.
-
-*Frugal* is specific to this project. It places as fragmentation gradient descent does (see
-``fragmentation``, from which it takes A), with another measure of what the target workload M can
-use of a node n:
+*Frugal* is specific to this project: the free GPU capacity lost to pods likely to come, weighted by
+scarcity. It differs from FGD in the measure of what M can use of a node n (A is that of FGD):
 
     A_n(m) = free milli of the GPUs with enough for m   if one pod of m fits, else 0
     B_n(m) = milli that pods of m alone would fill:     as many as CPU, memory and GPUs hold
@@ -37,17 +39,7 @@ use of a node n:
   counting pods and counting pods per GPU they may use.
 
 The weights of A and B and the root were chosen on the openb lists of docs/packing.md, and held on
-orders of arrival that were not used for it. O(nodes x shapes).
-
-The score by growth: a pod goes where a measure of waste grows least.
-
-    score = floor(levels / (1 + exp(growth / 1000)))        growth in milli-GPU
-
-Only this many levels, and ties by the stable order of the nodes: both matter, an exact gradient
-packs worse. Amounts are rounded to 1e-6 milli before they are compared, so that equal ones tie.
-
-Nodes before and after go through the measure as one array: O(sizes x devices + shapes) per node
-and distinct GPU.
+orders of arrival that were not used for it.
 """
 
 from collections.abc import Callable
