@@ -5,7 +5,7 @@
     weight of a gang           = 1 + the times it was evicted within a day
 
 Checkpoints are taken at multiples of the declared interval from the start of the pod. A workload
-that declares too short an interval only makes itself a cheaper victim.
+that declares too short an interval only becomes more likely to be evicted.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """Eviction limits: what protects pods although fairness would allow their eviction.
 
 - A PodDisruptionBudget protects its pods beyond the number that may be disrupted now: the Eviction
-  API would refuse, and a gang would wait for capacity that is never released. It
-  refuses every eviction of a pod that several budgets select, whatever they allow, and none of
-  pods that the only budget exempts, as they are not ready.
+  API would refuse, and a gang would wait for capacity that is never released. It refuses every
+  eviction of a pod that several budgets select, whatever they allow, and none of pods that the
+  only budget exempts, as they are not ready.
 - ``maxEvictionsPerHour`` protects the pods of a queue that lost that many in the last hour. A
   larger unit may be evicted if the queue lost none for an hour: the limit slows evictions down, it
   does not prevent them.
@@ -12,9 +12,9 @@
   themselves. Other pods that started within it are only protected from relocation
   (``has_settled``).
 
-The hourly limit, the cooldown and ``eviction.evictionsPerDay`` count preemption, which is within
-a queue, only where a gang of the queue asks again: what a queue does to its own pods protects them
-from no other queue (``by_others``).
+Preemptions, which are within a queue, count for the hourly limit, the cooldown and
+``eviction.evictionsPerDay`` only against further preemptions within it: they do not protect its
+pods from other queues (``by_others``).
 
 Workloads that would fail for good are protected elsewhere: their pods are in no unit
 (``victims.units``).
