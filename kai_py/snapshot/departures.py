@@ -12,7 +12,7 @@ STAGES = tuple(DepartureStage)
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """``stage``: how sure it is that the node goes; ``signal``: what says so, for people."""
+    """``stage``: how certain it is that the node goes; ``signal``: the reason, for people."""
 
     stage: DepartureStage
     signal: str

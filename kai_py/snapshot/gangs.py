@@ -179,7 +179,7 @@ class Gang(Struct, frozen=True, dict=True):
     """How long it waits, from its creation or its last eviction, before it may evict others."""
     last_evicted: float | None = None
     attempts_exhausted: bool = False
-    """It wants one attempt only and had it."""
+    """It requested a single attempt, which was made."""
     mark_unschedulable: bool = True
     """Whether its pods get a condition that they are unschedulable."""
     wording: Wording = Wording.NATIVE

@@ -127,7 +127,7 @@ class Client:
     ) -> None:
         """Bind a pod to a node; raises Conflict if it is bound, or not as at ``version``.
 
-        An empty ``version`` stands for any, and then a binding that arrives late is obeyed.
+        An empty ``version`` stands for any: then a binding that arrives late takes effect, too.
         The server copies the ``annotations`` to the pod as it binds it, and answers with a Status
         that says no more than the HTTP code.
         """
@@ -248,7 +248,7 @@ class Client:
     async def _act(self, call: ApiCall) -> None:
         """Make a call whose answer says only that it was done; Malformed if it doesn't.
 
-        What stands between us and the server may answer with success and a page of its own.
+        A proxy before the server may answer with success and a page of its own.
         """
         body = await self.transport.send(call)
         try:
@@ -273,7 +273,7 @@ class Client:
             page = decode_page(body)
         except ValueError as error:
             raise Malformed(f"{call}: {error}") from error
-        # Any JSON object would pass for an empty list, which proves that nothing is there.
+        # Any JSON object would pass for an empty list, which would prove that no object exists.
         if not page.metadata.resource_version:
             raise Malformed(f"{call}: a list without a resourceVersion")
         return page

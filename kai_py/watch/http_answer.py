@@ -1,7 +1,7 @@
 """An HTTP/1.1 answer, read from the bytes of a connection as they arrive.
 
-``httptools`` (the parser of Node.js) reads them. What it lets pass although it leaves doubt about
-where an answer ends is an error here, as such a connection must not be used again.
+``httptools`` (the parser of Node.js) reads them. It accepts some answers whose end is in doubt;
+these are errors here, as such a connection must not be used again.
 
 Source: RFC 9112, sections 2 to 7.
 """
@@ -19,7 +19,7 @@ CLOSED = "the server closed the connection"
 
 
 class AnswerError(ConnectionError):
-    """What came is no HTTP answer, or only a part of one."""
+    """The bytes received are no HTTP answer, or only a part of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class AnswerReader:
         self._since_body += len(data)
         try:
             self._parser.feed_data(data)
-        # To the parser a change of protocol (101) is no error, but nothing has asked for one.
+        # The parser accepts a change of protocol (101), but no request asks for one.
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._is_complete:
                 line, _, _ = data.partition(b"\r\n")
                 raise AnswerError(f"no HTTP answer: {line[:80]!r}") from error
-            # What came after the answer belongs to no request.
+            # Bytes after the answer belong to no request.
             self._keeps_connection = False
         if self._doubt:
             raise AnswerError(self._doubt)
@@ -74,7 +74,7 @@ class AnswerReader:
         return None
 
     def end(self) -> Answer:
-        """The answer of which the end of the connection is the end; raises AnswerError."""
+        """The answer that ends with the connection; raises AnswerError."""
         if self._status and not {"transfer-encoding", "content-length"} & self._headers.keys():
             return self._answer()
         raise AnswerError(CLOSED)

@@ -58,7 +58,7 @@ WATCH_SECONDS = (300.0, 600.0)
 """Range of a watch's requested duration; the spread keeps kinds from reconnecting together."""
 IDLE_GRACE = 30.0
 SILENCE_SECONDS = 75.0
-"""Longest silence of a watch that is well: bookmarks come every 60 to 63 s, if at all."""
+"""Longest silence of a healthy watch: bookmarks come every 60 to 63 s, if at all."""
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 INITIAL_EVENTS_TIMEOUT = 10.0
 """A server that is silent for so long during the initial events does not support them."""
@@ -239,7 +239,7 @@ class Reflector(Generic[T]):
         entries[entry_key(entry)] = entry
 
     async def _replace_all(self, entries: dict[Key, Entry[T]], version: str) -> None:
-        """Become equal to a list, step by step: it may be long, and a step is work."""
+        """Become equal to a list, a step at a time, so that a long list does not block the loop."""
         for _ in self._collection.replacing(entries):
             await asyncio.sleep(0)
         self.version = self.seen_version = version

@@ -166,7 +166,7 @@ def _hashable(value: Value) -> Value:
 
 
 def inline(node: Node) -> Node:
-    """Replace variables that ``cel.bind`` binds to a mere path of ``device`` by that path."""
+    """Replace variables that ``cel.bind`` binds to a plain path of ``device`` by that path."""
     if isinstance(node, Bind) and device_path(node.value) is not None and not _hides(node.body):
         return inline(_substitute(node.body, node.name, node.value))
     return node

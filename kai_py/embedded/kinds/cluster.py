@@ -146,7 +146,7 @@ def _set_storage_class(claim: Json, store: Store) -> None:
 
 
 def has_storage_class(claim: Json) -> bool:
-    """Whether a claim names its class, or that it wants none."""
+    """Whether a claim names its class, or states that it has none."""
     annotations = claim["metadata"].get("annotations")
     by_annotation = isinstance(annotations, dict) and BETA_CLASS in annotations
     return by_annotation or claim["spec"].get("storageClassName") is not None

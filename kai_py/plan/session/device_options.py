@@ -245,7 +245,7 @@ def cheapest_claims(
     """The request, whose claims have alternatives, with the cheapest; None if that costs no less.
 
     Alternatives that would exceed a bound even if the queues were empty are left out. Claims whose
-    cost would still depend on the devices found are left as they are.
+    cost would still depend on the devices found are not changed.
     """
     accounting, quota = state.accounting, state.quota
     nothing = np.zeros_like(quota.usage.allocated)

@@ -3,7 +3,7 @@
 Kept step by step: a pod is compared with the budgets of its namespace, a budget whose selector
 changed with all pods. The API server counts what may be disrupted; the Eviction API has the last
 word. It evicts pods that have not started whatever their budgets allow, and others that are not
-ready where the budget says so or has as many healthy pods as it wants.
+ready where the budget says so or has as many healthy pods as it requires.
 
 Source: policy/v1, registry/core/pod/storage/eviction.go of Kubernetes.
 """

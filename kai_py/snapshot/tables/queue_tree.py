@@ -105,7 +105,7 @@ class QueueTable:
 def build_queue_table(
     specs: Iterable[QueueInfo], resources: Sequence[str]
 ) -> tuple[QueueTable, tuple[QueueProblem, ...]]:
-    """The table of all queues over ``resources``, and what is wrong with which of them."""
+    """The table of all queues over ``resources``, and the problems of faulty ones."""
     checked = check_queues(specs, resources)
     levels = _by_level(checked.queues, checked.parents)
     order = [spec for level in levels for spec in level]
@@ -164,16 +164,16 @@ def _ranks(order: Sequence[QueueInfo]) -> Ints:
 
 
 def _is_unlimited_unless_named(resource: str) -> bool:
-    """Whether a queue that is silent about a resource is guaranteed all of it."""
+    """Whether a queue that does not name a resource is guaranteed all of it."""
     return resource in BASE_RESOURCES or resource.startswith(DEVICE_SELECTOR)
 
 
 def _deserved(resources: Sequence[str], specs: Sequence[QueueInfo]) -> Floats:
-    """(resources, queues); cpu, memory and the like are unlimited where a queue is silent."""
+    """(resources, queues); cpu, memory and the like are unlimited unless a queue names them."""
     rows: list[float] = []
     for name in resources:
-        silent = np.inf if _is_unlimited_unless_named(name) else 0.0
-        rows += [s.deserved.get(name, np.inf if s.unlimited else silent) for s in specs]
+        unnamed = np.inf if _is_unlimited_unless_named(name) else 0.0
+        rows += [s.deserved.get(name, np.inf if s.unlimited else unnamed) for s in specs]
     return np.array(rows, np.float64).reshape(len(resources), len(specs))
 
 
