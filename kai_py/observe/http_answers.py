@@ -1,4 +1,4 @@
-"""What the routes of the HTTP API share: JSON answers, values in queries, and the reader."""
+"""Shared by the routes of the HTTP API: JSON answers, values in queries, and the reader."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol

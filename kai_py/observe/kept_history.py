@@ -215,7 +215,7 @@ class KeptStartups:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def recall(self) -> StartupRecord:
-        """What an earlier leader kept."""
+        """The history that an earlier leader kept."""
         self.record = self._written = unpacked_startups(await self.text.read())
         return self.record
 

@@ -91,7 +91,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionSearch:
-    """What a search for suggestions found; ``is_finished``: before its time was up."""
+    """The result of a search for suggestions; ``is_finished``: before its time was up."""
 
     found: tuple[Suggestion, ...]
     is_finished: bool = True

@@ -86,7 +86,7 @@ def _refusal(change: str, reason: str) -> web.HTTPForbidden:
 
 
 def not_found_text(view: ClusterView, seen: Visibility | None, subject: Subject, name: str) -> str:
-    """That ``name`` refers to no gang, with the nearest name among those that a reader sees."""
+    """The message for an unknown ``name``, with the nearest one that the reader sees."""
     known = list(names_of(view.snapshot, subject))
     if seen is not None:
         sees = seen.queues.__contains__ if subject is Subject.QUEUE else seen.sees
@@ -98,7 +98,7 @@ def not_found_text(view: ClusterView, seen: Visibility | None, subject: Subject,
 
 
 class ReaderLimits:
-    """What is under way, by reader."""
+    """Work under way, by reader."""
 
     def __init__(self, what: str, most: int, most_of_reader: int) -> None:
         """``what``: the noun for messages, in the plural."""

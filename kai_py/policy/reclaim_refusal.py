@@ -40,7 +40,7 @@ class ReclaimRefused(Struct, frozen=True):
 def first_above(
     rule: ReclaimRule, queue: str, amounts: Floats, bounds: Floats, rows: Sequence[int]
 ) -> ReclaimRefused | None:
-    """That ``queue`` would be above a bound, in the first of ``rows``; (resources,) inputs."""
+    """The refusal if ``queue`` would be above a bound, for the first such of ``rows``."""
     # A handful of numbers: arrays would cost more than they save.
     for row in rows:
         amount, bound = amounts.item(row), bounds.item(row)
@@ -52,7 +52,7 @@ def first_above(
 def victim_refusal(
     usage: QueueUsage, sides: tuple[int, int], remaining: Floats, rows: Index, *, starved: bool
 ) -> ReclaimRefused:
-    """That a queue which still has ``remaining`` (resources,) may not lose the next victim.
+    """The refusal of the next victim of a queue that still has ``remaining`` (resources,).
 
     ``sides``: the queues on the reclaimer's side and on the victim's. Names the resource of which
     it has most above its bound. ``starved``: as in ``allowed_by_share``.

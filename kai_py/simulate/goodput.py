@@ -49,7 +49,7 @@ class PolicyFigures(
         "gangs_by_evictions": "gangsByEvictions",
     },
 ):
-    """What one policy made of a scenario.
+    """The results of one policy in a scenario.
 
     ``used_gpu_hours`` are the useful and the lost ones. ``most_evictions_of_a_gang`` counts the
     moments at which the gang lost pods. ``waits_by_gpus`` has the GPUs of a gang, as text, as keys.

@@ -132,7 +132,7 @@ def suggest(
 
 
 def _tried(remedy: Remedy, search: RemedySearch) -> Iterator[Suggestion]:
-    """What a remedy suggests; one that fails on this cluster suggests nothing more."""
+    """The suggestions of a remedy; one that fails on this cluster yields no more."""
     try:
         yield from remedy(search)
     except Exception:

@@ -81,7 +81,7 @@ def without_amounts(key: ObjectKey, document: Document) -> Document:
 
 
 def queue_problems(snapshot: Snapshot) -> Iterator[RejectedObject]:
-    """What the conditions of queues say is wrong with them; ``snapshot``: of the first cycle."""
+    """The problems in the conditions of queues; ``snapshot``: of the first cycle."""
     queues = snapshot.queues
     resources = sorted({name for each in queues for name in (*each.deserved, *each.max)})
     for problem in check_queues(queues, resources).problems:

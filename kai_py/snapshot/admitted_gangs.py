@@ -29,7 +29,7 @@ from kai_py.snapshot.tables.admissions import Admissions
 
 _FAILURE_LIMITS = attrgetter("failure_limits")
 UNKNOWN_TREE = Subgroup(min_members=1)
-"""That of a gang with a problem, if the object that describes it cannot be found or read."""
+"""The tree of a gang with a problem whose describing object cannot be found or read."""
 
 
 def as_admitted(gang: Gang, admissions: Admissions) -> Gang:

@@ -99,7 +99,7 @@ def pod_demand(
 
 
 def _unrequested_mig(pod: Pod) -> str:
-    """What is wrong with a pending pod that only an annotation says needs a MIG device."""
+    """The problem of a pending pod that requests a MIG device by annotation only."""
     profile = legacy_mig_profile(pod)
     if not profile or pod.spec.node_name:
         return ""
@@ -107,7 +107,7 @@ def _unrequested_mig(pod: Pod) -> str:
 
 
 def _gpu_share(pod: Pod) -> tuple[str, GpuShare | None]:
-    """What is wrong with the pod's request for a part of a GPU, and the part."""
+    """The problem of the pod's request for a part of a GPU, and the part."""
     try:
         return "", gpu_share(pod)
     except GpuShareError as error:

@@ -95,7 +95,7 @@ def beyond_pod_level(taken: Mapping[str, float], unused: Mapping[str, float]) ->
 
 
 def excessive_request(requests: Mapping[str, float]) -> str:
-    """What is wrong with a pod that requests as much of a resource as is counted at most, or ""."""
+    """The problem of a pod that requests the largest amount that is counted, or ""."""
     for name, requested in requests.items():
         if requested >= largest_amount(name):
             shown = requested / 1000 if name == "cpu" else requested

@@ -14,7 +14,7 @@ from kai_py.snapshot.tables.queues import DeviceLimit, QueueInfo
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """What the builder must know of the configuration.
+    """Settings of the builder, from the configuration.
 
     Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool
     without a name; those of other pools are ignored. Without a ``pool_label`` there is one pool.

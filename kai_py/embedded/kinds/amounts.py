@@ -16,9 +16,9 @@ _WHOLE = frozenset({"pods"})
 
 
 def pod_amount_errors(spec: Json, path: str) -> list[FieldError]:
-    """What an API server refuses of the amounts in a pod spec at ``path``.
+    """The errors of the amounts in a pod spec at ``path``.
 
-    That limits are missing is no error here: ``missing_limits`` says so.
+    Missing limits are no error here: ``missing_limits`` reports them.
     """
     errors = requirement_errors(spec.get("resources") or {}, f"{path}.resources")
     for field in CONTAINER_LISTS:

@@ -49,7 +49,7 @@ _VALUES = ("bool", "int", "string", "version", "bools", "ints", "strings", "vers
 
 
 def label_errors(name: object, path: str) -> list[FieldError]:
-    """What is wrong with a name that must be a DNS label."""
+    """The errors of a name that must be a DNS label."""
     if not name:
         return [required(path)]
     if not isinstance(name, str) or not _LABEL.fullmatch(name):
@@ -58,7 +58,7 @@ def label_errors(name: object, path: str) -> list[FieldError]:
 
 
 def qualified_name_errors(name: str, path: str, *, fully: bool = False) -> list[FieldError]:
-    """What is wrong with the name of an attribute or capacity; ``fully``: it needs a domain."""
+    """The errors of an attribute's or capacity's name; ``fully``: it needs a domain."""
     *domain, identifier = name.split("/")
     if fully and not domain:
         rule = "a fully qualified name must be a domain and a name separated by a slash"
@@ -82,7 +82,7 @@ def quantity_errors(amounts: Mapping[str, object], path: str) -> Iterator[FieldE
 
 
 def too_many(entries: Sequence[object], limit: int, path: str) -> list[FieldError]:
-    """That a list is longer than its limit."""
+    """The error of a list that is longer than its limit, if it is."""
     if len(entries) <= limit:
         return []
     text = f"Too many: {len(entries)}: must have at most {limit} items"
@@ -163,7 +163,7 @@ def validate_slice(resource_slice: Json) -> list[FieldError]:
 
 
 def _validate_place(spec: Json, path: str, fields: Sequence[str]) -> list[FieldError]:
-    """That of the fields which say where devices are, exactly one is set, and not to false."""
+    """Errors unless exactly one field says where devices are, and is not false."""
     given = [field for field in fields if spec.get(field) is not None]
     errors = []
     for field in given:

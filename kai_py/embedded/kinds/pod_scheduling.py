@@ -30,7 +30,7 @@ _ANY_KEY = (
 
 
 def scheduling_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """What an API server refuses of the fields in a pod spec that its scheduler reads."""
+    """The errors of the fields in a pod spec that its scheduler reads."""
     yield from _claim_errors(spec, path)
     yield from _gate_errors(spec, path)
     for index, each in enumerate(spec.get("tolerations") or ()):

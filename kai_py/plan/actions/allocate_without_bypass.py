@@ -60,7 +60,7 @@ def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
 
 @dataclass(frozen=True, slots=True)
 class _FailedAttempt:
-    """That a gang got nothing once ``placed`` pods had been placed.
+    """A gang that got nothing once ``placed`` pods had been placed.
 
     ``future_idle``, ``usage``: copies of the state at that moment.
     """

@@ -52,7 +52,7 @@ def without_victims(state: CycleState, gangs: Sequence[Gang]) -> Sequence[Gang]:
 
 
 def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
-    """That a gang that lacks capacity may not evict others, or not yet."""
+    """The sentence for a gang that lacks capacity and may not evict others, or not yet."""
     if reason.stage not in CAPACITY_STAGES or reason.infeasible:
         return ""
     if not gang.may_preempt:

@@ -187,9 +187,9 @@ class GangQueue:
 
 
 class _Exceeding(NamedTuple):
-    """That all gangs of a queue before position ``end`` would bring it above its fair share.
+    """The gangs of a queue before position ``end``: each would bring it above its fair share.
 
-    It holds while as many pods are ``evicted`` and the queue has the same ``allocated``.
+    This holds while as many pods are ``evicted`` and the queue has the same ``allocated``.
     """
 
     evicted: int

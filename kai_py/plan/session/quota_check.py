@@ -26,7 +26,7 @@ from kai_py.snapshot.resources import Bools, Floats
 def check_quota(
     quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats
 ) -> Unschedulable | None:
-    """That ``members`` with ``cost`` (quota resources,) exceed a bound; None if they do not.
+    """The reason if ``members`` with ``cost`` (quota resources,) exceed a bound, else None.
 
     The gang's queue must exist.
     """
@@ -87,7 +87,7 @@ def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest)
 
 
 def check_reserved_quota(state: CycleState, gang: Gang, cost: Floats) -> Unschedulable | None:
-    """That the queue's remaining quota is reserved for a gang that waited longer; None if not."""
+    """The reason if the remaining quota is reserved for a gang that waited longer, else None."""
     if not state.placer.reservations.active:
         return None
     ahead = state.placer.reservations.ahead_of(gang)

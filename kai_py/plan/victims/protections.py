@@ -164,7 +164,7 @@ def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | 
 
 
 def share_protection(refused: ReclaimRefused, resources: Sequence[str]) -> Protection:
-    """That a queue would be above its share; ``resources``: the names of the rows compared."""
+    """The protection by shares, from a refusal; ``resources``: names of the rows compared."""
     noun, per_unit = display_unit(resources[refused.resource])
     fair = refused.rule is ReclaimRule.FAIR_SHARE
     rule = ProtectionRule.FAIR_SHARE if fair else ProtectionRule.DESERVED

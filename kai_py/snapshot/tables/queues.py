@@ -151,7 +151,7 @@ def inherited(
 
 
 class QueueFault(StrEnum):
-    """What is wrong with a queue."""
+    """The problem of a queue."""
 
     MISSING_PARENT = "MissingParent"
     CYCLE = "Cycle"

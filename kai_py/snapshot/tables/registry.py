@@ -109,7 +109,7 @@ class SnapshotTables:
         self.pod_tables = self._pod_tables(schedulers)
 
     def snapshot(self, now: float, state: NodeUsageState, next_device: float) -> Snapshot:
-        """What all tables say at ``now``; ``state``: of ``node_usage``.
+        """The snapshots of all tables at ``now``; ``state``: of ``node_usage``.
 
         ``next_device``: when the next device that failed may be allocated again.
         """
