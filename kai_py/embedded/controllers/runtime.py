@@ -5,7 +5,8 @@ without duplicates and are processed on the clock, in order of arrival; a reconc
 the present state and writes what is missing, so repeating it is harmless. Everything runs on the
 clock's thread: under a simulated clock the order is the same in every run.
 
-What a controller cannot do it reports in a warning: a core/v1 Event, with a count when it repeats.
+A controller that cannot do its work for an object reports that in a warning: a core/v1 Event, with
+a count when it repeats.
 """
 
 import logging
