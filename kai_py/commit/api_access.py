@@ -117,7 +117,7 @@ class ApiAccess:
     """Calls under one concurrency limit; ``retry`` applies to each object by itself.
 
     ``settle_pause``: the waits between reads that are repeated until one of them succeeds.
-    ``namespace``: the one that calls are about which do not say so themselves.
+    ``namespace``: of calls that name none.
     """
 
     client: Client

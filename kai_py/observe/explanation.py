@@ -131,7 +131,7 @@ class Explanation:
     started: float = 0.0
     """When the first of the running pods was bound, in seconds since the epoch; 0 if none runs."""
     shortage: Shortage | None = None
-    """The best partial placement, where capacity is what lacks."""
+    """The best partial placement, if capacity is lacking."""
     protections: tuple[Protection, ...] = ()
     """Pods that keep the capacity it lacks, and the rule that protects them."""
     suggestions: tuple[Suggestion, ...] = ()

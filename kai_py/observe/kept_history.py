@@ -64,7 +64,7 @@ class ShareHistory:
         return (*self._samples, *extra)
 
     def recall(self, samples: Sequence[ShareSample]) -> None:
-        """Put those of earlier leaders, oldest first, before all others."""
+        """Put the samples of earlier leaders, oldest first, before all others."""
         first = self._samples[0].time if self._samples else math.inf
         earlier = [sample for sample in samples if sample.time < first]
         self._samples = [*earlier, *self._samples]

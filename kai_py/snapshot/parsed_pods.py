@@ -177,7 +177,7 @@ class ParsedPods(PodTable):
         return key
 
     def keep(self, before: Pod, now: Pod) -> bool:
-        """Go on with what was parsed of a pod that asks for the same; whether that holds.
+        """Reuse what was parsed of a pod if it requests the same; whether it does.
 
         What claims, shares of GPUs and MIG devices mean depends on node and status of the pod.
         """
