@@ -365,7 +365,7 @@ def test_an_action_that_one_gang_makes_fail_is_run_for_each_alone(monkeypatch):
 
     def remember(self, state, gang_queue):
         init(self, state, gang_queue)
-        self.gangs = [each for found in gang_queue.peek(99).values() for each in found]
+        self.gangs = [each for found in gang_queue.peek(99) for each in found[1]]
 
     init = EquivalentGangs.__init__
     monkeypatch.setattr(EquivalentGangs, "__init__", remember)

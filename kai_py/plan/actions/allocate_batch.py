@@ -74,8 +74,8 @@ class EquivalentGangs:
 
     def _place_next(self) -> Counter[int]:
         """Place a batch; how many of its turns each queue had."""
-        first = {queue: gangs[0] for queue, gangs in self._gang_queue.peek(1).items()}
-        if not first or not all(self._is_equivalent(gang, gang) for gang in first.values()):
+        first = self._first_gangs()
+        if not first:
             return Counter()
         costs = self._costs(first)
         classes = {_equivalence_class(gang): gang for gang in first.values()}
@@ -85,7 +85,7 @@ class EquivalentGangs:
             return Counter()
         equivalent = {
             queue: list(takewhile(partial(self._is_equivalent, other=first[queue]), gangs))
-            for queue, gangs in self._gang_queue.peek(self._lookahead).items()
+            for queue, gangs in self._gang_queue.peek(self._lookahead)
         }
         order = self._round_robin({queue: len(gangs) for queue, gangs in equivalent.items()}, costs)
         if not order.size:
@@ -98,6 +98,20 @@ class EquivalentGangs:
         for gang in batch:
             self._state.mark_placed(gang)
         return Counter(order.tolist())
+
+    def _first_gangs(self) -> Mapping[int, Gang]:
+        """The first gang of each queue; none if one cannot be batched or the first has no capacity.
+
+        Without capacity, as after most failures, the other queues are not even looked at.
+        """
+        first: dict[int, Gang] = {}
+        for queue, [gang] in self._gang_queue.peek(1):
+            if not self._is_equivalent(gang, gang):
+                return {}
+            if not first and not self._have_capacity([gang]):
+                return {}
+            first[queue] = gang
+        return first
 
     def _is_equivalent(self, gang: Gang, other: Gang) -> bool:
         """Whether the gang is equivalent to ``other`` and still pending."""

@@ -12,7 +12,7 @@ queue, whatever its priority.
 
 import math
 from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -164,12 +164,12 @@ class GangQueue:
         for queue in self._gangs:
             self.update(queue)
 
-    def peek(self, count: int) -> dict[int, Sequence[Gang]]:
-        """The first ``count`` gangs of each queue that has any, by position of the queue."""
-        following = (
-            (queue, self._gangs[queue][at : at + count]) for queue, at in self._next.items()
-        )
-        return {queue: [gang for _, gang in waiting] for queue, waiting in following if waiting}
+    def peek(self, count: int) -> Iterator[tuple[int, Sequence[Gang]]]:
+        """The position of each queue that has any gangs, and its first ``count`` gangs."""
+        for queue, at in self._next.items():
+            waiting = self._gangs[queue][at : at + count]
+            if waiting:
+                yield queue, [gang for _, gang in waiting]
 
     def has_at_most(self, queue: int, count: int) -> bool:
         """Whether the queue has no more than ``count`` gangs left."""

@@ -144,11 +144,11 @@ def _find_verdict(
 ) -> ProtectionVerdict | None:
     actions = state.settings.actions
     found = list(_within_queue(state, gang, reclaimer, pool)) if Action.PREEMPT in actions else []
-    others = [queue for queue in pool.queues() if queue != reclaimer.queue]
-    if Action.RECLAIM in actions and others:
+    if Action.RECLAIM in actions and any(queue != reclaimer.queue for queue in pool.queues()):
         own = _own_share_refusal(state, reclaimer)
         if own is not None:
             return Stage.FAIR_SHARE, (own, *found)
+        others = [queue for queue in pool.queues() if queue != reclaimer.queue]
         found += _other_queues(state, reclaimer, others, pool)
     rules = {each.rule for each in found}
     if not rules - {ProtectionRule.PRIORITY}:

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import FillStrategy
 from kai_py.dra.cluster_devices import ClusterDevices
+from kai_py.plan.actions import allocate_batch
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
-from kai_py.plan.session.gang_queue import GangQueue
+from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.snapshot import NominatedNode
@@ -126,3 +127,13 @@ def test_a_pod_that_was_promised_capacity_is_placed_once():
         each.key for each in (promised, *others)
     )
     assert plan.queues[0].allocated["gpu"] == 3.0
+
+
+def test_without_capacity_no_other_queue_is_looked_at():
+    queues = [QueueInfo(name=f"q{i:02d}", deserved={"gpu": 1.0}) for i in range(50)]
+    waiting = [gang(f"w{i:02d}", gpus=1, pods=1, queue=each.name) for i, each in enumerate(queues)]
+    full = gang("full", gpus=1, node="n", pods=1, queue="q00")
+    with patch.object(allocate_batch, "is_equivalent", wraps=is_equivalent) as looks:
+        plan = world({"n": 1}, full, *waiting, queues=queues).plan()
+    assert not plan.placements
+    assert 0 < looks.call_count < len(queues)
