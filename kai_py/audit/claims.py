@@ -5,11 +5,15 @@ without is one that lost its devices. Pods of other schedulers count once they r
 pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004, KEP-5729.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from kai_py.api.printable import first_of
-from kai_py.api.records.core import NodeSelector, Pod, PodResourceClaim
-from kai_py.api.records.resource import ResourceClaim, ResourceClaimConsumerReference
+from kai_py.api.records.core import Pod, PodResourceClaim
+from kai_py.api.records.resource import (
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from kai_py.api.selectors import requirement_matches
 from kai_py.audit.finding import (
     AuditedCluster,
@@ -21,6 +25,8 @@ from kai_py.audit.finding import (
     is_unfinished,
     name_of,
 )
+from kai_py.dra.identity import PoolID
+from kai_py.dra.rows import ParsedSlice
 from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 
 PODS = "pods"
@@ -30,6 +36,7 @@ ELSEWHERE = "has devices of another node"
 def pods_without_claims(cluster: AuditedCluster) -> Steps:
     """Running pods with a claim that is missing, not allocated, not reserved, or elsewhere."""
     claims = {(each.metadata.namespace, each.metadata.name): each for each in cluster.claims}
+    pools = _pools_of_nodes(cluster.slices)
     for pod in cluster.pods:
         if not _needs_claims(cluster, pod):
             yield None
@@ -38,7 +45,7 @@ def pods_without_claims(cluster: AuditedCluster) -> Steps:
         faults: list[tuple[str, str]] = []
         for name, entry in _claim_names(pod, group):
             claim = claims.get((pod.metadata.namespace, name)) if name else None
-            fault = _fault(pod, claim, entry)
+            fault = _fault(pod, claim, entry, pools)
             if fault:
                 faults.append((name, fault))
         yield _pod_finding(pod, faults) if faults else None
@@ -111,26 +118,42 @@ def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaimNames | None
     return None if group is None and pod_group_of(pod) is not None else ""
 
 
-def _fault(pod: Pod, claim: ResourceClaim | None, entry: str) -> str:
+def _fault(pod: Pod, claim: ResourceClaim | None, entry: str, pools: Mapping[PoolID, str]) -> str:
     if claim is None:
         return f"the claim for {entry} does not exist"
     text = f"claim {name_of(claim.metadata.namespace, claim.metadata.name)}"
     allocation = claim.status.allocation
     if allocation is None:
         return f"{text} is not allocated"
-    if allocation.node_selector is not None and _is_elsewhere(pod, allocation.node_selector):
+    if _is_elsewhere(pod, allocation, pools):
         return f"{text} {ELSEWHERE}"
     if any(_is_user(pod, each) for each in claim.status.reserved_for):
         return ""
     return f"{text} is not reserved for it"
 
 
-def _is_elsewhere(pod: Pod, selector: NodeSelector) -> bool:
-    """Whether devices of a node are those of another; labels of nodes may have changed since."""
-    terms, node = selector.node_selector_terms, pod.spec.node_name
-    return bool(terms) and not any(
+def _pools_of_nodes(slices: Iterable[ParsedSlice]) -> Mapping[PoolID, str]:
+    """The node of every pool whose slices are all of one node."""
+    nodes: dict[PoolID, str] = {}
+    for parsed in slices:
+        node = parsed.slice.spec.node_name
+        if nodes.setdefault(parsed.pool_id, node) != node:
+            nodes[parsed.pool_id] = ""
+    return {pool: node for pool, node in nodes.items() if node}
+
+
+def _is_elsewhere(pod: Pod, allocation: AllocationResult, pools: Mapping[PoolID, str]) -> bool:
+    """Whether a node's devices are those of another; labels of nodes may have changed since."""
+    selector, node = allocation.node_selector, pod.spec.node_name
+    terms = () if selector is None else selector.node_selector_terms
+    if terms and not any(
         all(requirement_matches(each, node) for each in term.match_fields) for term in terms
+    ):
+        return True
+    owners = (
+        pools.get(PoolID(each.driver, each.pool), node) for each in allocation.devices.results
     )
+    return any(owner != node for owner in owners)
 
 
 def _is_user(pod: Pod, user: ResourceClaimConsumerReference) -> bool:

@@ -24,6 +24,8 @@ class _Device:
 
     whole: list[str] = field(default_factory=list)
     shares: list[str] = field(default_factory=list)
+    share_ids: set[str] = field(default_factory=set)
+    repeated_ids: set[str] = field(default_factory=set)
     consumed: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -60,6 +62,8 @@ def _take(claim: ResourceClaim, pools: _Pools) -> None:
         devices = pools.setdefault(PoolID(result.driver, result.pool), {})
         device = devices.setdefault(result.device, _Device())
         if result.share_id:
+            ids = device.repeated_ids if result.share_id in device.share_ids else device.share_ids
+            ids.add(result.share_id)
             device.shares.append(name)
             _add_consumed(device, result)
         else:
@@ -83,6 +87,10 @@ def _device_finding(
     if len(device.whole) + bool(device.shares) > 1:
         twice = " twice" if len(claims) == 1 else ""
         return _finding(pool, name, claims, f"{text} is allocated to {_listed(claims)}{twice}")
+    if device.repeated_ids:
+        shown = first_of(sorted(device.repeated_ids))
+        fault = f"{text} has share {shown} allocated twice, to {_listed(claims)}"
+        return _finding(pool, name, claims, fault)
     if row is None or not device.shares:
         return None
     if not row.shareable and len(device.shares) > 1:

@@ -30,6 +30,7 @@ class FindingKind(StrEnum):
     """A rule that is broken."""
 
     POD_WITHOUT_CLAIM = "pod-without-claim"
+    POD_WITHOUT_NODE = "pod-without-node"
     DEVICE_USED_TWICE = "device-used-twice"
     GANG_BELOW_MIN_MEMBER = "gang-below-min-member"
     QUEUE_OVER_MAX = "queue-over-max"

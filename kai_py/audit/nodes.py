@@ -1,10 +1,10 @@
-"""Nodes on which pods request more than there is: amounts, GPUs, and parts of a GPU.
+"""Pods without a node, and nodes with less than their pods request: amounts, GPUs, parts of GPUs.
 
-Amounts are compared with what the node offers to pods; of extended resources with all that it has,
-since a device that becomes unhealthy leaves ``allocatable`` while its pod still runs. Pods bound a
-moment ago do not count: the kubelet may still refuse them. A GPU that pods share is counted as one
-whole GPU of the device plugin. An extended resource that a claim serves takes nothing of the
-plugin's.
+A pod may be bound to a node that does not exist. Amounts are compared with what the node offers to
+pods; of extended resources with all that it has, since a device that becomes unhealthy leaves
+``allocatable`` while its pod still runs. Pods bound a moment ago do not count: the kubelet may
+still refuse them. A GPU that pods share is counted as one whole GPU of the device plugin. An
+extended resource that a claim serves takes nothing of the plugin's.
 
 A reservation pod keeps a shared GPU from the device plugin (``kai_py.api.gpu_reservation``).
 Without it the plugin may give the GPU to another pod as well; one that no pod needs keeps a GPU
@@ -69,6 +69,24 @@ class _Load:
 
     amounts: dict[str, float] = field(default_factory=dict)
     cards: dict[str, _Card] = field(default_factory=dict)
+
+
+def pods_without_nodes(cluster: AuditedCluster) -> Steps:
+    """Pods that are bound to nodes that do not exist."""
+    nodes = {node.metadata.name for node in cluster.nodes}
+    for pod in cluster.pods:
+        # Without any node, nodes were not read.
+        is_lost = nodes and is_unfinished(pod) and pod.spec.node_name not in nodes
+        if not is_lost or not cluster.is_settled(bound_since(pod)):
+            yield None
+            continue
+        name = name_of(pod.metadata.namespace, pod.metadata.name)
+        yield AuditFinding(
+            FindingKind.POD_WITHOUT_NODE,
+            (f"Pod {name}", f"Node {pod.spec.node_name}"),
+            f"pod {name} is bound to node {pod.spec.node_name}, which does not exist: it keeps "
+            "its claims and counts towards its gang, but does not run",
+        )
 
 
 def nodes_over_capacity(cluster: AuditedCluster) -> Steps:

@@ -4,10 +4,15 @@ from kai_py.audit.claims import pods_without_claims, reservations_without_pods
 from kai_py.audit.devices import devices_used_twice
 from kai_py.audit.finding import AuditedCluster, AuditFinding
 from kai_py.audit.gangs import gangs_below_min_member, queues_over_max
-from kai_py.audit.nodes import nodes_over_capacity, shared_gpus_reserved
+from kai_py.audit.nodes import (
+    nodes_over_capacity,
+    pods_without_nodes,
+    shared_gpus_reserved,
+)
 
 RULES = (
     pods_without_claims,
+    pods_without_nodes,
     devices_used_twice,
     gangs_below_min_member,
     queues_over_max,

@@ -84,6 +84,40 @@ def test_a_running_pod_whose_devices_are_those_of_another_node():
     assert found(pod("a", claims=["c"]), allocated_for(on_nodes("node-b"), rack)) == []
 
 
+def test_a_running_pod_whose_devices_are_in_the_pool_of_another_node():
+    gpu, theirs = device_slice({"name": "gpu-0"}), claim("c", result("gpu-0"), users=["a"])
+    nodes = node(), node("node-b")
+    assert kinds(*nodes, pod("a", claims=["c"]), theirs, gpu) == []
+    [finding] = found(*nodes, pod("a", claims=["c"], node="node-b"), theirs, gpu)
+    assert "has devices of another node" in finding.message
+
+
+def test_a_pool_of_several_nodes_is_within_reach_of_each():
+    slices = device_slice({"name": "gpu-0"}, slices=2), device_slice(slices=2, name="second")
+    slices[1]["spec"]["nodeName"] = "node-b"
+    theirs = claim("c", result("gpu-0"), users=["a"])
+    objects = node(), node("node-b"), pod("a", claims=["c"], node="node-b"), theirs
+    assert kinds(*objects, *slices) == []
+
+
+@pytest.mark.parametrize("scheduler", ["kai-scheduler", "default-scheduler"])
+def test_a_pod_whose_node_does_not_exist(scheduler):
+    [finding] = found(node(), pod("a", node="gone", scheduler=scheduler))
+    assert finding.kind.value == "pod-without-node"
+    assert finding.objects == ("Pod default/a", "Node gone")
+
+
+@pytest.mark.parametrize(
+    "lost", [{"leaving": True}, {"phase": "Succeeded"}, {"bound": NOW - 10}, {"node": ""}]
+)
+def test_a_pod_without_node_that_ends_or_was_just_bound(lost):
+    assert kinds(node(), pod("a", **{"node": "gone", **lost})) == []
+
+
+def test_pods_without_nodes_are_unknown_where_nodes_were_not_read():
+    assert kinds(pod("a", node="gone")) == []
+
+
 def test_a_pod_of_another_scheduler_counts_once_it_runs():
     objects = pod("a", claims=["c"], scheduler="default-scheduler"), claim("c")
     assert kinds(*objects) == ["pod-without-claim"]
@@ -143,6 +177,14 @@ def test_shares_beyond_the_capacity_of_their_device():
     shares = claim("c", share("1", "40Gi")), claim("d", share("2", "41Gi"))
     (finding,) = found(device_slice(SHAREABLE), *shares)
     assert "81Gi of 80Gi memory" in finding.message
+
+
+def test_a_share_that_two_claims_have():
+    shared = {"name": "gpu-0", "allowMultipleAllocations": True}
+    one, other = (claim(name, result("gpu-0", shareID="x")) for name in "cd")
+    [finding] = found(device_slice(shared), one, other)
+    assert finding.kind.value == "device-used-twice"
+    assert "has share x allocated twice, to claims default/c, default/d" in finding.message
 
 
 def test_a_share_beside_the_whole_device():
