@@ -9,12 +9,13 @@ Pods that started within ``eviction.settlingTime`` stay where they are.
 
 A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
 the gang fits there; of equal numbers, where lost work counts, what they lose. Relocation frees no
-capacity in total, so there is no search unless the idle resources of all nodes together suffice.
+capacity in total, so there is no search unless the idle resources suffice of all nodes together
+that admit the gang or any candidate: a node that is cordoned does not count.
 With the SPREAD strategy for GPU pods nothing is relocated, as that would pack what was spread.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import islice, tee
 
 import numpy as np
@@ -36,7 +37,7 @@ from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fit import holds
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Bools, Floats
 
 MAX_HELPERS = 8
 """How many pods are tried as helpers of one refused victim."""
@@ -63,7 +64,7 @@ def _could_help_any(state: CycleState, gangs: Iterable[Gang]) -> bool:
     kinds = {tuple(m.shape.number for m in each.members): each for each in requests if each}
     if not kinds:
         return False
-    idle = _total_future_idle(state)
+    idle = _total_future_idle(state, np.ones(len(state.snapshot.nodes), bool))
     return any(_may_suffice(state, idle, request) for request in kinds.values())
 
 
@@ -81,10 +82,17 @@ class Consolidation(VictimStrategy):
 
     def candidates(self) -> Iterator[VictimUnit] | None:
         """Every unit once, by the cost of the cheapest of its nodes; None if none can help."""
-        idle = _total_future_idle(self.state)
+        idle = _total_future_idle(self.state, self._usable_nodes())
         if not self.gang.preemptible or not _may_suffice(self.state, idle, self.request):
             return None
         return self._by_node_cost()
+
+    def _usable_nodes(self) -> Bools:
+        """(nodes,) where pods of the request, or some that may be relocated, are admitted."""
+        static_fits, nodes = self.state.placer.shapes.fits.static_fits, self.state.snapshot.nodes
+        shapes = (group[0].shape for group in by_shape(self.request.members))
+        masks = (static_fits.of(shape, nodes).mask for shape in shapes)
+        return reduce(np.logical_or, masks, self.state.admits_evictable)
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit]:
         """The pods of those units one by one, as others of their gangs may stay where they are."""
@@ -136,14 +144,14 @@ class Consolidation(VictimStrategy):
         return islice(filter(state.eviction_limits.has_settled, movable), MAX_HELPERS)
 
 
-def _total_future_idle(state: CycleState) -> Floats:
-    """(resources,) idle on all nodes together once terminating pods have gone."""
-    free: Floats = np.maximum(state.statement.future_idle, 0.0).sum(axis=1)
+def _total_future_idle(state: CycleState, usable: Bools) -> Floats:
+    """(resources,) idle on all ``usable`` nodes together once terminating pods have gone."""
+    free: Floats = np.maximum(state.statement.future_idle[:, usable], 0.0).sum(axis=1)
     gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
     shared = state.statement.gpu_parts.shared
     if gpu is not None and shared.exist:
-        _, parts = shared.all_free_fractions(Capacity.FUTURE_IDLE)
-        free[gpu] += np.maximum(parts, 0.0).sum()
+        rows, parts = shared.all_free_fractions(Capacity.FUTURE_IDLE)
+        free[gpu] += np.maximum(parts[usable[rows]], 0.0).sum()
     return free
 
 

@@ -4,9 +4,11 @@ import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from heapq import nsmallest
 from typing import NamedTuple
+
+import numpy as np
 
 from kai_py.dra.free_devices import takes_fixed_number
 from kai_py.plan.placement.gang import Placer
@@ -38,7 +40,7 @@ from kai_py.policy.score.workload import frequent_shapes
 from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -142,11 +144,23 @@ class CycleState:
     @cached_property
     def keeps_devices(self) -> bool:
         """Whether each pod of ``evictable`` takes as many devices wherever it is placed."""
-        gangs = (gang for of_queue in self.evictable.values() for gang in of_queue)
-        shapes = {each.shape.number: each.shape for gang in gangs for each in gang.bound}
-        return not any(shape.extended.requests for shape in shapes.values()) and all(
-            takes_fixed_number(use.spec) for shape in shapes.values() for use in shape.claims
+        shapes = self._evictable_shapes
+        return not any(shape.extended.requests for shape in shapes) and all(
+            takes_fixed_number(use.spec) for shape in shapes for use in shape.claims
         )
+
+    @cached_property
+    def admits_evictable(self) -> Bools:
+        """(nodes,) whether the node admits any pod of ``evictable``, whatever is idle there."""
+        static_fits, nodes = self.placer.shapes.fits.static_fits, self.snapshot.nodes
+        masks = [static_fits.of(shape, nodes).mask for shape in self._evictable_shapes]
+        distinct = {id(mask): mask for mask in masks}.values()
+        return reduce(np.logical_or, distinct, np.zeros(len(nodes), bool))
+
+    @cached_property
+    def _evictable_shapes(self) -> Collection[Shape]:
+        gangs = (gang for of_queue in self.evictable.values() for gang in of_queue)
+        return {each.shape.number: each.shape for gang in gangs for each in gang.bound}.values()
 
     def lowest_evictable_priority(self, queue: int) -> int | None:
         """The lowest priority of a queue's gangs in ``evictable``; None if it has none there."""

@@ -1,7 +1,11 @@
 """Victims that fit elsewhere are moved, and which node is emptied."""
 
+from unittest.mock import patch
+
 from msgspec.structs import replace as struct_replace
 
+from kai_py.api.records.core import Toleration
+from kai_py.plan.actions import consolidate
 from kai_py.plan.plan import Action, Stage
 from tests.support.scenario import (
     cluster,
@@ -89,6 +93,35 @@ def test_pods_of_one_size_leave_the_only_node_to_the_one_that_needs_it():
     ).plan()
     assert nominated(plan)["new-2"] == "a"
     assert len(evicted(plan)) == 3
+
+
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+def full_beside_a_cordoned_node(**spec):
+    """A full node, an idle one that is cordoned, and a pod that does not tolerate that."""
+    return cluster(
+        node("a", 4),
+        node("cordoned", 4, unschedulable=True),
+        queue("team", 8),
+        pod("x", 2, queue="team", node="a", created=0, **spec),
+        pod("y", 2, queue="team", node="a", created=1),
+        pod("big", 2, queue="team", created=2),
+    )
+
+
+def test_idle_capacity_of_a_cordoned_node_starts_no_search():
+    with patch.object(consolidate, "_by_node_cost", wraps=consolidate._by_node_cost) as search:
+        plan = full_beside_a_cordoned_node().plan()
+    assert search.call_count == 0
+    assert plan.unplaced[0].stage is Stage.RESOURCES
+
+
+def test_a_pod_that_tolerates_the_cordon_is_moved_there():
+    tolerations = (Toleration(key=CORDON, operator="Exists"),)
+    plan = full_beside_a_cordoned_node(tolerations=tolerations).plan()
+    assert moves(plan) == {"x": "cordoned"}
+    assert nominated(plan) == {"big": "a"}
 
 
 def test_nothing_is_moved_where_a_pod_would_be_lost():
