@@ -157,7 +157,8 @@ def _total_future_idle(state: CycleState, usable: Bools) -> Floats:
 
 def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> bool:
     """Whether ``free`` (resources,) is as much as the request, and its devices may be free."""
-    needed = sum((_min_request(state, member) for member in request.members), np.zeros(len(free)))
+    by_kind = (len(group) * _min_request(state, group[0]) for group in by_shape(request.members))
+    needed = sum(by_kind, np.zeros(len(free)))
     if (free + FRACTION_TOLERANCE < needed).any():
         return False
     uses = (use for member in request.members for use in member.shape.claims)
