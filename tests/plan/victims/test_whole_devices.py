@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.records.resource import ResourceSlice
+from kai_py.plan.plan import Action
 from kai_py.plan.victims.trials import TrialPlacements
 from tests.support.examples import examples
 from tests.support.records import from_json
@@ -94,7 +95,9 @@ def cases(draw):
 
 
 def world(products, runs, request):
-    made = cluster(device_class(), queue("team", 64))
+    # Consolidation may move a pod that is no victim, to make way for one that is.
+    actions = (Action.ALLOCATE, Action.PREEMPT)
+    made = cluster(device_class(), queue("team", 64), actions=actions)
     for name, there in products.items():
         made.add(node(name, 0), mixed_slice(name, there))
     for number, (name, devices) in enumerate(runs):
