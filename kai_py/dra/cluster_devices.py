@@ -22,7 +22,7 @@ from kai_py.dra.class_info import GpuDefinition
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.compute_domains import DAEMON, DRIVER, ChannelClaims
 from kai_py.dra.device_accounting import DeviceAccounting
-from kai_py.dra.device_kinds import DeviceKinds, PossibleDevices, possible_devices, selector_texts
+from kai_py.dra.device_kinds import DeviceKinds, PossibleDevices, possible_devices
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mib
 from kai_py.dra.free_devices import FreeDevices
@@ -165,11 +165,8 @@ class ClusterDevices:
 
     def possible_devices(self, request: DeviceRequestSpec) -> PossibleDevices | None:
         """Devices that a request could get while all are free; None where that is not known."""
-        device_class = self.classes.get(request.device_class_name)
-        if device_class is None:
-            return possible_devices(())
-        of_class = selector_texts(device_class.spec.selectors)
-        kinds = self._kinds.matching(of_class, selector_texts(request.selectors))
+        selectors = self.costs.selectors_of(request)
+        kinds = () if selectors is None else self._kinds.matching(*selectors)
         return None if kinds is None else possible_devices(kinds)
 
     def node_gpus(self, nodes: NodeColumns) -> Floats:

@@ -151,13 +151,17 @@ class DeviceAccounting:
         """The classes that select devices of a driver or, without any, name it."""
         return (name for name, info in self._class_infos.items() if driver in info.drivers)
 
-    def _requested_kinds(self, request: DeviceRequestSpec) -> list[DeviceKind]:
-        """Device kinds a request can get; all of its class if its selectors match none."""
+    def selectors_of(self, request: DeviceRequestSpec) -> tuple[list[str], list[str]] | None:
+        """The selectors of the class of a request, and its own; None if the class is missing."""
         device_class = self.classes.get(request.device_class_name)
         if device_class is None:
-            return []
-        of_class = selector_texts(device_class.spec.selectors)
-        return self.kinds.requested(of_class, selector_texts(request.selectors))
+            return None
+        return selector_texts(device_class.spec.selectors), selector_texts(request.selectors)
+
+    def _requested_kinds(self, request: DeviceRequestSpec) -> list[DeviceKind]:
+        """Device kinds a request can get; all of its class if its selectors match none."""
+        selectors = self.selectors_of(request)
+        return [] if selectors is None else self.kinds.requested(*selectors)
 
     def _class_info(self, name: str) -> ClassInfo:
         return self._class_infos.get(name, NO_CLASS)

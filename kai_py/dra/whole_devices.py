@@ -6,20 +6,18 @@ and takes nothing else of its node. So a node has devices for as many claims as 
 free devices allows, whichever these are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import AllocationResult, ExactDeviceRequest, ResourceClaimSpec
 from kai_py.dra.device_accounting import DeviceAccounting
-from kai_py.dra.device_kinds import selector_texts
+from kai_py.dra.free_devices import takes_fixed_number
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import DeviceRow, names_identifier
-
-MAX_KNOWN = 4096
-"""Requests whose kinds of devices are kept."""
 
 
 class WholeDevices(NamedTuple):
@@ -35,25 +33,24 @@ class WholeDevices(NamedTuple):
 
 @dataclass(slots=True)
 class WholeDeviceClaims:
-    """Finds out what a claim needs; kinds are kept as long as the inventory stays the same."""
+    """Finds out what claims need of the kinds of devices that are allocated whole."""
 
     costs: DeviceAccounting
-    _revision: int = -1
-    _known: dict[tuple[Sequence[str], ...], frozenset[str] | None] = field(default_factory=dict)
+    _cached: tuple[int, frozenset[str]] | None = None
 
     def needed(self, spec: ResourceClaimSpec) -> WholeDevices | None:
         """What a claim needs; None if counting free devices is not exact for it."""
         request = _only_request(spec)
-        if request is None:
+        selectors = None if request is None else self.costs.selectors_of(request)
+        if request is None or selectors is None:
             return None
-        device_class = self.costs.classes.get(request.device_class_name)
-        if device_class is None:
+        if any(map(names_identifier, chain(*selectors))):
+            return None  # It may get some devices of a kind, but not others.
+        found = self.costs.kinds.matching(*selectors)
+        if found is None:
             return None
-        kinds = self._kinds_of(
-            tuple(selector_texts(device_class.spec.selectors)),
-            tuple(selector_texts(request.selectors)),
-        )
-        if kinds is None:
+        kinds = frozenset(each.row.kind for each in found)
+        if not kinds <= self._whole_kinds():
             return None
         return WholeDevices(kinds, max(request.count, 1), _for_one(spec, request))
 
@@ -67,32 +64,25 @@ class WholeDeviceClaims:
                 found[row.kind] = found.get(row.kind, 0) + 1
         return found
 
-    def _kinds_of(self, of_class: Sequence[str], own: Sequence[str]) -> frozenset[str] | None:
+    def _whole_kinds(self) -> frozenset[str]:
+        """The kinds of which every device is whole; O(devices) once per change of the inventory."""
         revision = self.costs.inventory.revision
-        if self._revision != revision or len(self._known) >= MAX_KNOWN:
-            self._revision = revision
-            self._known.clear()
-        key = of_class, own
-        if key not in self._known:
-            self._known[key] = self._whole_kinds(of_class, own)
-        return self._known[key]
-
-    def _whole_kinds(self, of_class: Sequence[str], own: Sequence[str]) -> frozenset[str] | None:
-        if any(map(names_identifier, (*of_class, *own))):
-            return None  # It may get some devices of a kind, but not others.
-        kinds = self.costs.kinds.matching(of_class, own)
-        if kinds is None or not all(_is_whole(row) for kind in kinds for row in kind.rows):
-            return None
-        return frozenset(kind.row.kind for kind in kinds)
+        if self._cached is None or self._cached[0] != revision:
+            kinds = self.costs.kinds.all().items()
+            whole = frozenset(name for name, each in kinds if all(map(_is_whole, each.rows)))
+            self._cached = revision, whole
+        return self._cached[1]
 
 
 def _only_request(spec: ResourceClaimSpec) -> ExactDeviceRequest | None:
     """The only request of a claim, if it is for a number of whole devices; else None."""
     devices = spec.devices
-    request = devices.requests[0].exactly if len(devices.requests) == 1 else None
-    if request is None or devices.constraints or request.capacity.requests:
+    if len(devices.requests) != 1 or devices.constraints or not takes_fixed_number(spec):
         return None
-    return None if request.admin_access or request.allocation_mode == "All" else request
+    request = devices.requests[0].exactly
+    if request is None or request.admin_access or request.capacity.requests:
+        return None
+    return request
 
 
 def _for_one(spec: ResourceClaimSpec, request: ExactDeviceRequest) -> ResourceClaimSpec:

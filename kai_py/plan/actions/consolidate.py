@@ -15,7 +15,7 @@ With the SPREAD strategy for GPU pods nothing is relocated, as that would pack w
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import islice, tee
 
 import numpy as np
@@ -89,10 +89,8 @@ class Consolidation(VictimStrategy):
 
     def _usable_nodes(self) -> Bools:
         """(nodes,) where pods of the request, or some that may be relocated, are admitted."""
-        static_fits, nodes = self.state.placer.shapes.fits.static_fits, self.state.snapshot.nodes
         shapes = (group[0].shape for group in by_shape(self.request.members))
-        masks = (static_fits.of(shape, nodes).mask for shape in shapes)
-        return reduce(np.logical_or, masks, self.state.admits_evictable)
+        return self.state.admits_any(shapes) | self.state.admits_evictable
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit]:
         """The pods of those units one by one, as others of their gangs may stay where they are."""

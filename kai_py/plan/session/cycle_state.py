@@ -1,7 +1,7 @@
 """The state of one cycle that its actions share: statement, queues, placer, budgets, reasons."""
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
@@ -152,8 +152,12 @@ class CycleState:
     @cached_property
     def admits_evictable(self) -> Bools:
         """(nodes,) whether the node admits any pod of ``evictable``, whatever is idle there."""
+        return self.admits_any(self._evictable_shapes)
+
+    def admits_any(self, shapes: Iterable[Shape]) -> Bools:
+        """(nodes,) whether the node admits pods of any of ``shapes``, whatever is idle there."""
         static_fits, nodes = self.placer.shapes.fits.static_fits, self.snapshot.nodes
-        masks = [static_fits.of(shape, nodes).mask for shape in self._evictable_shapes]
+        masks = [static_fits.of(shape, nodes).mask for shape in shapes]
         distinct = {id(mask): mask for mask in masks}.values()
         return reduce(np.logical_or, distinct, np.zeros(len(nodes), bool))
 

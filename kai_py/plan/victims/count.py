@@ -12,6 +12,7 @@ released.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
 from kai_py.policy.fit import requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Bools, Floats, Ints
+from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.topology import NO_DOMAIN
 
@@ -203,20 +204,26 @@ class ShapeCount:
         self._device_replicas: list[int] = []
         self._idle_devices: list[int] = []
         self._whole = whole_devices(state, shape)
-        if self._whole is not None:
-            limit = self._count * self._whole.per_claim
-            idle = _idle_devices(state, shape, self._whole, self._mask, limit)
-            self._idle_devices = idle.tolist()
-            found = idle // self._whole.per_claim
-        elif shape.needs_devices:
-            found = statement.devices.replicas(shape, self._mask, self._count, Capacity.FUTURE_IDLE)
         if shape.needs_devices:
+            found = self._count_device_replicas(state, shape)
             self._device_replicas, fitting = found.tolist(), np.minimum(fitting, found)
         fitting = np.minimum(fitting, self._count)
         self._initial = fitting
         self._by_row: dict[int, int] = {}
         self._sums = _sums_by_domain(fitting, domains)
         self.is_enough = [replicas >= self._count for replicas in self._sums]
+
+    def _count_device_replicas(self, state: CycleState, shape: Shape) -> Ints:
+        """(nodes,) int64: the replicas that fit by devices before any pod is released."""
+        count = partial(
+            state.statement.devices.replicas, mask=self._mask, capacity=Capacity.FUTURE_IDLE
+        )
+        if self._whole is None:
+            return count(shape, count=self._count)
+        for_one = replace(shape, claims=(replace(shape.claims[0], spec=self._whole.for_one),))
+        idle = count(for_one, count=self._count * self._whole.per_claim)
+        self._idle_devices = idle.tolist()
+        return idle // self._whole.per_claim
 
     def initial_replicas(self) -> list[int]:
         """(nodes,) the replicas that fit before any pod is released."""
@@ -336,17 +343,6 @@ def whole_devices(state: CycleState, shape: Shape) -> WholeDevices | None:
     if len(claims) != 1 or claims[0].claim is not None or shape.extended.requests:
         return None
     return devices.whole_claims.needed(devices.narrowed_spec(claims[0].spec))
-
-
-def _idle_devices(
-    state: CycleState, shape: Shape, whole: WholeDevices, mask: Bools, limit: int
-) -> Ints:
-    """(nodes,) int64: the devices, at most ``limit``, that pods of ``shape`` could get.
-
-    ``mask``: (nodes,) bool, where they are counted.
-    """
-    single = replace(shape, claims=(replace(shape.claims[0], spec=whole.for_one),))
-    return state.statement.devices.replicas(single, mask, limit, Capacity.FUTURE_IDLE)
 
 
 def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
