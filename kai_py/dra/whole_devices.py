@@ -13,7 +13,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kai_py.api.records.resource import AllocationResult, ExactDeviceRequest, ResourceClaimSpec
+from kai_py.api.records.resource import (
+    MAX_RESULTS_PER_CLAIM,
+    AllocationResult,
+    ExactDeviceRequest,
+    ResourceClaimSpec,
+)
 from kai_py.dra.device_accounting import DeviceAccounting
 from kai_py.dra.free_devices import takes_fixed_number
 from kai_py.dra.identity import PoolID
@@ -82,7 +87,8 @@ def _only_request(spec: ResourceClaimSpec) -> ExactDeviceRequest | None:
     request = devices.requests[0].exactly
     if request is None or request.admin_access or request.capacity.requests:
         return None
-    return request
+    # A claim for more is refused, however many are free.
+    return request if request.count <= MAX_RESULTS_PER_CLAIM else None
 
 
 def _for_one(spec: ResourceClaimSpec, request: ExactDeviceRequest) -> ResourceClaimSpec:

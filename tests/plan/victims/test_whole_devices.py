@@ -140,12 +140,23 @@ TAINTED = {"taints": [{"key": "k", "value": "", "effect": "NoSchedule"}]}
 BINDS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
 
 
+def needed(products, per_claim, **fields):
+    """What counting takes a claim to need, where there are such devices."""
+    made = cluster(device_class(), queue("team", 64), node("n0", 0))
+    made.add(mixed_slice("n0", products, **fields), *waiting(1, per_claim, ANY))
+    made.plan()
+    [gang] = made.snapshot().gangs.values()
+    [use] = gang.members[0].shape.claims
+    return made.devices.whole_claims.needed(use.spec)
+
+
 @pytest.mark.parametrize("fields", [SHARED, TAINTED, BINDS], ids=["shared", "tainted", "binds"])
 def test_other_devices_are_not_counted(fields):
-    made = cluster(device_class(), queue("team", 64), node("n0", 0))
-    made.add(mixed_slice("n0", [SMALL, SMALL], **fields), *waiting(1, 1, ANY))
-    made.plan()
-    snapshot = made.snapshot()
-    [gang] = snapshot.gangs.values()
-    [use] = gang.members[0].shape.claims
-    assert made.devices.whole_claims.needed(use.spec) is None
+    assert needed([SMALL, SMALL], 1) is not None
+    assert needed([SMALL, SMALL], 1, **fields) is None
+
+
+@pytest.mark.parametrize("per_claim", [33, 2**63 - 1])
+def test_claims_for_more_devices_than_a_claim_may_have_are_not_counted(per_claim):
+    assert needed([SMALL] * 40, 32) is not None
+    assert needed([SMALL] * 40, per_claim) is None
