@@ -217,6 +217,7 @@ def scenes(draw):
             parent=draw(st.sampled_from(["", *names[:i]])),
             deserved=draw(bound),
             max=draw(bound),
+            weight=draw(st.sampled_from([0.0, 1.0])),
             priority=draw(st.sampled_from([1, 2])),
             created=draw(st.integers(0, 2)),
         )
@@ -245,6 +246,34 @@ def test_line_equals_sorting_again_after_every_change(scene, rules):
         request[:, leaf] = size or 0
         line.update(leaf, None if size is None else request[:, leaf])
         assert line.first() == next_queue(standing, request, waiting, rules, released)
+
+
+SOME = st.sampled_from([(0, 1), (1, 0), (1, 1)])
+
+
+@given(scenes(), st.sampled_from([NATIVE, KAI]), SOME, st.sets(st.integers(0, 7), max_size=2))
+def test_starting_with_many_queues_equals_updating_each(scene, rules, request, left_out):
+    standing, steps = scene
+    nothing, for_request = np.zeros(2), np.array(request, np.float64)
+    leaves = [at for at in np.flatnonzero(standing.queues.is_leaf).tolist() if at not in left_out]
+    started, updated = (
+        QueueOrder(standing, rules, reverse=True, reclaimer_request=for_request) for _ in range(2)
+    )
+    started.start(leaves)
+    for leaf in leaves:
+        updated.update(leaf, nothing)
+    assert started.first() == updated.first()
+    for leaf, size, _, taken in steps:
+        if leaf not in leaves:
+            continue
+        for order in (started, updated):
+            order.release(leaf, np.array(taken, np.float64))
+            order.update(leaf, None if size is None else nothing)
+        assert started.first() == updated.first()
+    while (leaf := started.first()) is not None:
+        assert leaf == updated.first()
+        for order in (started, updated):
+            order.update(leaf, None)
 
 
 def test_thousands_of_steps_in_milliseconds():

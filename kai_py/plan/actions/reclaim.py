@@ -12,7 +12,7 @@ the victims that are lost may be evicted.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -66,8 +66,7 @@ class Reclaim(VictimStrategy):
 
     def candidates(self) -> Iterator[VictimUnit]:
         """Units of reclaimable queues, the most saturated first."""
-        units = self._units_by_queue(self._reclaimable_queues())
-        return most_saturated_first(self.state, units, self._reclaimer.request)
+        return self._most_saturated_first()
 
     def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The last unit of the shortest prefix of ``units`` that ``check_reclaim`` refuses."""
@@ -107,11 +106,11 @@ class Reclaim(VictimStrategy):
         rows = compared_rows(self._reclaimer.request, self.state.quota.rules)
         above = exceeds_any(usage.allocated[rows], usage.allocatable[rows])
         above &= reclaimable
-        by_queue = self._units_by_queue(above if above.any() else reclaimable)
+        units_of = self._units_by_queue()
         return (
             unit
-            for units in by_queue.values()
-            for unit in units
+            for queue in self._queues_with_units(above if above.any() else reclaimable)
+            for unit in units_of(queue)
             if unit.gang.priority <= max_priority and not unit.is_partial
         )
 
@@ -121,8 +120,7 @@ class Reclaim(VictimStrategy):
 
     def batch_candidates(self) -> Iterator[VictimUnit]:
         """As ``candidates``, by the usage of queues after the eviction of each unit."""
-        units = self._units_by_queue(self._reclaimable_queues())
-        return most_saturated_first(self.state, units, self._reclaimer.request, evicted=True)
+        return self._most_saturated_first(evicted=True)
 
     def may_evict_batch(self, count: int, units: Sequence[VictimUnit]) -> bool:
         """Whether fairness lets ``count`` gangs like this one evict ``units`` in turn."""
@@ -154,17 +152,25 @@ class Reclaim(VictimStrategy):
         self._usage_before = copy_usage(quota.usage)
         return reclaimable_queues(quota.usage, self._reclaimer, quota.rules)
 
-    def _units_by_queue(self, reclaimable: Bools) -> dict[int, Iterator[VictimUnit]]:
+    def _most_saturated_first(self, *, evicted: bool = False) -> Iterator[VictimUnit]:
+        queues = self._queues_with_units(self._reclaimable_queues())
+        units_of, request = self._units_by_queue(), self._reclaimer.request
+        return most_saturated_first(self.state, queues, units_of, request, evicted=evicted)
+
+    def _queues_with_units(self, reclaimable: Bools) -> list[int]:
+        return [queue for queue in self.pool.queues() if reclaimable[queue]]
+
+    def _units_by_queue(self) -> Callable[[int], Iterator[VictimUnit]]:
+        """The candidates of a queue in order, by its position."""
         min_runtimes = self.state.reclaim_min_runtimes(self._reclaimer.queue)
         now, statement = self.state.snapshot.now, self.state.statement
         guaranteed = is_guaranteed(self._usage_before, self._reclaimer, self.state.quota.rules)
-        return {
-            queue: unprotected_units(
-                self.pool.units(queue, guaranteed=guaranteed), min_runtimes[queue], now, statement
-            )
-            for queue in self.pool.queues()
-            if reclaimable[queue]
-        }
+
+        def units_of(queue: int) -> Iterator[VictimUnit]:
+            units = self.pool.units(queue, guaranteed=guaranteed)
+            return unprotected_units(units, min_runtimes[queue], now, statement)
+
+        return units_of
 
     def _as_victims(self, units: Sequence[VictimUnit]) -> Victims:
         quota = self.state.quota

@@ -11,7 +11,7 @@ Units are generated one by one, as a search stops when it has enough of them. Bu
 units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -156,34 +156,35 @@ def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:
 
 def most_saturated_first(
     state: CycleState,
-    by_queue: Mapping[int, Iterator[VictimUnit]],
+    queues: Sequence[int],
+    units_of: Callable[[int], Iterator[VictimUnit]],
     request: Floats,
     *,
     evicted: bool = False,
 ) -> Iterator[VictimUnit]:
     """The units of several queues: each time the next one of the most saturated queue.
 
-    ``by_queue``: the units in order, by position of the queue. ``request`` (quota resources,): that
-    of the reclaimer. A unit counts as evicted as soon as it was yielded; with ``evicted``, the
-    caller evicts each before it takes the next, so what queues have allocated then counts.
+    ``queues``: their positions; ``units_of``: the units of one in order, asked for when it is its
+    turn. ``request`` (quota resources,): that of the reclaimer. A unit counts as evicted as soon as
+    it was yielded; with ``evicted``, the caller evicts each before it takes the next, so what
+    queues have allocated then counts.
     """
-    if len(by_queue) == 1:
-        yield from next(iter(by_queue.values()))
+    if len(queues) == 1:
+        yield from units_of(queues[0])
         return
     quota = state.quota
     order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
+    order.start(queues)
     nothing = np.zeros(len(quota.resources))
-    heads = {queue: next(units, None) for queue, units in sorted(by_queue.items())}
-    changed = list(heads)
-    while True:
-        for queue in changed:
-            order.update(queue, None if heads[queue] is None else nothing)
-        first = order.first()
-        candidate = None if first is None else heads[first]
-        if first is None or candidate is None:
-            return
-        yield candidate
+    units: dict[int, Iterator[VictimUnit]] = {}
+    while (queue := order.first()) is not None:
+        if queue not in units:
+            units[queue] = units_of(queue)
+        unit = next(units[queue], None)
+        if unit is None:
+            order.update(queue, None)
+            continue
+        yield unit
         if not evicted:
-            order.release(first, quota.cost_of(candidate.members))
-            changed = [first]
-        heads[first] = next(by_queue[first], None)
+            order.release(queue, quota.cost_of(unit.members))
+        order.update(queue, nothing)
