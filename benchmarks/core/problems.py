@@ -163,6 +163,26 @@ def reclaim_many(node_count: int) -> Callable[[int], Cluster]:
     return build
 
 
+def reclaim_among_queues(queues: int) -> Callable[[int], Cluster]:
+    """Queues without any GPU take two each from as many queues that have twice their share."""
+
+    def build(factor: int) -> Cluster:
+        count, gpus = factor * queues, NODE_GPUS * factor * queues
+        works = [
+            Work(name=f"running-{i}", queue=f"above-{i % count}", number=i, on=(i % count,))
+            for i in range(gpus)
+        ]
+        works += [
+            Work(name=f"job-{i}", queue=f"below-{i % count}", number=gpus + i)
+            for i in range(2 * count)
+        ]
+        deserving = [f"{side}-{i}" for side in ("above", "below") for i in range(count)]
+        all_queues = [queue(name, NODE_GPUS / 2) for name in deserving]
+        return Cluster(all_queues, nodes(count), objects_of(works))
+
+    return build
+
+
 def unschedulable(node_count: int, *, beyond: int = 79, racks: int = 0) -> Callable[[int], Cluster]:
     """A gang of 10 x 8 GPUs; the running ones deserve all but ``beyond`` GPUs.
 

@@ -18,6 +18,7 @@ from benchmarks.core.problems import (
     one_gang,
     one_gang_in_a_block,
     preempt_for_nodes,
+    reclaim_among_queues,
     reclaim_for_gang,
     reclaim_large,
     reclaim_many,
@@ -108,6 +109,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         outcome=won(4000, 4000),
         peer="351 s (busy machine)",
         aim_ms=1000,
+    ),
+    Scenario(
+        name="reclaim-queues",
+        title="reclaim by 400 one-GPU jobs of 200 queues from 200 other queues, 200 nodes",
+        build=reclaim_among_queues(200),
+        outcome=won(400, 400),
     ),
     Scenario(
         name="preempt-nodes",
