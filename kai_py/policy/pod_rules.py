@@ -103,10 +103,12 @@ class PodRules:
             yield "didn't match pod affinity rules", self._passes_affinity(shape)
 
     def _spread(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+        labelled = self._with_spread_labels(shape)
         for term, constraint in rules_of(shape).spread:
             # Its namespace is that of the pod, so that only labels are left to compare.
             itself = int(term.selection[0].matches_labels(shape.labels))
-            passes = self._skew(shape, term, constraint) + itself <= constraint.max_skew
+            counted = self._counted(shape, constraint, labelled)
+            passes = self._skew(term, constraint, counted) + itself <= constraint.max_skew
             passes[0] = False
             codes = self.nodes.label(term.topology_key).codes
             yield "didn't match pod topology spread constraints", passes[codes]
@@ -118,8 +120,9 @@ class PodRules:
             yield self.pods.selected(DomainTerm(rules.affinity, key))
         for term in rules.anti_affinity:
             yield self.pods.selected(term)
+        labelled = self._with_spread_labels(shape)
         for term, constraint in rules.spread:
-            yield self.pods.selected(term, self._counted(shape, constraint))
+            yield self.pods.selected(term, self._counted(shape, constraint, labelled))
         yield from self.pods.refusing(shape)
 
     def refusals(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
@@ -170,15 +173,18 @@ class PodRules:
 
     def is_spread(self, shape: Shape, row: int) -> bool:
         """Whether a pod of the shape that counts on a node already keeps its spread constraints."""
-        return all(
-            self._skew(shape, term, constraint)[self.nodes.label(term.topology_key).codes[row]]
-            <= constraint.max_skew
-            for term, constraint in rules_of(shape).spread
-        )
+        labelled = self._with_spread_labels(shape)
+        for term, constraint in rules_of(shape).spread:
+            skew = self._skew(term, constraint, self._counted(shape, constraint, labelled))
+            if skew[self.nodes.label(term.topology_key).codes[row]] > constraint.max_skew:
+                return False
+        return True
 
-    def _skew(self, shape: Shape, term: DomainTerm, constraint: TopologySpreadConstraint) -> Ints:
-        """(domains,) by how many pods each exceeds the emptiest domain that counts."""
-        counted = self._counted(shape, constraint)
+    def _skew(self, term: DomainTerm, constraint: TopologySpreadConstraint, counted: Bools) -> Ints:
+        """(domains,) by how many pods each exceeds the emptiest domain that counts.
+
+        ``counted`` (nodes,): the nodes that count.
+        """
         per_domain = self.pods.selected(term, counted).later
         counts = np.zeros(len(per_domain), dtype=np.bool_)
         counts[self.nodes.label(term.topology_key).codes[counted]] = True
@@ -192,11 +198,18 @@ class PodRules:
         skew: Ints = per_domain - min_count
         return skew
 
-    def _counted(self, shape: Shape, constraint: TopologySpreadConstraint) -> Bools:
-        """(nodes,) the nodes that count for a spread constraint."""
-        counted = np.ones(len(self.nodes), dtype=np.bool_)
-        for each, _ in rules_of(shape).spread:
-            counted &= self.nodes.label(each.topology_key).codes != 0
+    def _with_spread_labels(self, shape: Shape) -> Bools:
+        """(nodes,) the nodes with the labels of all spread constraints of the shape."""
+        labelled = np.ones(len(self.nodes), dtype=np.bool_)
+        for term, _ in rules_of(shape).spread:
+            labelled &= self.nodes.label(term.topology_key).codes != 0
+        return labelled
+
+    def _counted(
+        self, shape: Shape, constraint: TopologySpreadConstraint, labelled: Bools
+    ) -> Bools:
+        """(nodes,) the nodes that count for a spread constraint; ``labelled``: with all labels."""
+        counted = labelled.copy()
         if constraint.node_affinity_policy == "Honor":
             counted &= matches_own_selectors(shape, self.nodes)
         if constraint.node_taints_policy == "Honor":

@@ -14,6 +14,8 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.node import Taint
 from kai_py.plan.victims.search import VictimSearch
+from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
 from tests.support.scenario import at, cluster, evicted, job_with_pods, node, placed, pod, queue
 
 WEB = {"app": "web"}
@@ -276,3 +278,16 @@ def test_a_pod_that_is_stuck_terminating_refuses_and_does_not_count_for_spread()
     assert placed(cluster(*nodes, queue("q", 9), stuck, spreads).plan(now=90_000)) == {"new": "a"}
     refuses = pod("new", queue="q", labels=WEB, affinity=away(HOST))
     assert placed(cluster(*nodes, queue("q", 9), stuck, refuses).plan(now=90_000)) == {}
+
+
+def test_each_of_thousands_of_spread_constraints_costs_the_same():
+    keys = [f"zone-{i}" for i in range(6000)]
+    spread = tuple(
+        TopologySpreadConstraint(topology_key=key, label_selector=LabelSelector(match_labels=WEB))
+        for key in keys
+    )
+    new = pod("new", queue="q", topology_spread_constraints=spread)
+    labelled = node("labelled", labels=dict.fromkeys(keys, "one"))
+    with cpu_limit(processor_seconds(10.0)):
+        plan = cluster(labelled, node("bare"), queue("q", 9), new).plan()
+    assert placed(plan) == {"new": "labelled"}
