@@ -218,8 +218,9 @@ def _merged_order(merged: Json, present: list[Any], patch: list[Any]) -> list[An
     comes first only where both were present before and it was in front.
     """
     position = {mark: index for index, mark in enumerate(present)}
-    theirs = [mark for mark in dict.fromkeys(patch) if mark in merged]
-    ours = [mark for mark in present if mark in merged and mark not in theirs]
+    patched = dict.fromkeys(patch)
+    theirs = [mark for mark in patched if mark in merged]
+    ours = [mark for mark in present if mark in merged and mark not in patched]
     ordered: list[Any] = []
     while ours and theirs:
         server_first = theirs[0] in position and position[ours[0]] < position[theirs[0]]

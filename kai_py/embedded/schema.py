@@ -6,6 +6,7 @@ required, enum, bounds, lengths, patterns, nullability, allOf/anyOf/oneOf/not.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema and validation.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -137,12 +138,15 @@ def _validate_list(value: list[Any], schema: Json, path: str) -> list[FieldError
     keys = schema.get("x-kubernetes-list-map-keys")
     is_set = schema.get("x-kubernetes-list-type") == "set"
     if keys or is_set:
-        seen: list[Any] = []
+        seen: set[str] = set()
         for index, item in enumerate(value):
+            if keys and not isinstance(item, dict):
+                continue  # its type is reported already
             mark = {key: item.get(key) for key in keys} if keys else item
-            if mark in seen:
+            text = json.dumps(mark, sort_keys=True)
+            if text in seen:
                 errors.append(duplicate(f"{path}[{index}]", mark))
-            seen.append(mark)
+            seen.add(text)
     return errors + _validate_size(len(value), schema, path, "Items", "items")
 
 

@@ -4,6 +4,8 @@ from kai_py.embedded.deletion import delete
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import Registry
 from tests.embedded.manifests import queue, queue_definition
+from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
 
 
 @pytest.fixture
@@ -51,6 +53,29 @@ def test_unknown_fields_are_pruned_and_defaults_set(bare, queues):
 )
 def test_the_schema_and_its_rules_are_enforced(bare, queues, spec, cause):
     assert causes(bare.create, queue("a", **spec)) == [cause]
+
+
+def test_lists_by_key_have_each_key_once_and_objects_only(bare):
+    definition = queue_definition()
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["devices"] = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    }
+    bare.create(definition)
+
+    def create(*devices):
+        return bare.create(queue("a", deservedGPUs=1, devices=list(devices)))
+
+    junk = causes(create, {"name": "x"}, 1, {"name": "x"})
+    assert junk == [
+        ("spec.devices[1]", "FieldValueTypeInvalid"),
+        ("spec.devices[2]", "FieldValueDuplicate"),
+    ]
+    with cpu_limit(processor_seconds(10.0)):
+        create(*({"name": f"device-{i}"} for i in range(50_000)))
 
 
 def test_transition_rules_see_the_old_object(bare, queues):

@@ -4,6 +4,7 @@ Source: k8s.io/kubernetes pkg/apis/core/validation (``ValidatePodSpec``); operat
 that only some versions know are accepted.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from kai_py.embedded.documents import Json
@@ -182,6 +183,8 @@ def _spread_errors(spec: Json, path: str) -> Iterator[FieldError]:
     pairs = [
         f"{{{each.get('topologyKey')}, {each.get('whenUnsatisfiable')}}}" for each in constraints
     ]
+    following = Counter(pairs)
     for index, pair in enumerate(pairs):
-        if pair in pairs[index + 1 :]:
+        following[pair] -= 1
+        if following[pair] > 0:
             yield duplicate(f"{path}[{index}].{{topologyKey, whenUnsatisfiable}}", pair)
