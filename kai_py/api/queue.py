@@ -48,6 +48,8 @@ QUEUE_NAME_KEY = f"{GROUP}/queue-name"
 
 DEFAULT_PRIORITY = 100
 """The priority of a queue without one, as in KAI: leaving it out and writing 100 are the same."""
+MAX_PROBLEMS_LISTED = 10
+"""Problems of one Queue that an error lists; the others are counted."""
 
 GpuCount = Annotated[float, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)]
@@ -330,7 +332,10 @@ class InvalidQueueError(ValueError):
     def __init__(self, name: str, problems: tuple[FieldProblem, ...]) -> None:
         self.name = name
         self.problems = problems
-        super().__init__(f"Queue {name}: " + "; ".join(map(str, problems)))
+        listed = "; ".join(map(str, problems[:MAX_PROBLEMS_LISTED]))
+        others = len(problems) - MAX_PROBLEMS_LISTED
+        more = f"; and {others} more problems" if others > 0 else ""
+        super().__init__(f"Queue {name}: {listed}{more}")
 
 
 def read_queue(

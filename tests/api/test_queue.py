@@ -20,6 +20,15 @@ def problems(document, unknown="forbid"):
     return [str(problem) for problem in caught.value.problems]
 
 
+def test_an_error_lists_the_first_problems_and_counts_the_others():
+    with pytest.raises(InvalidQueueError) as caught:
+        read_queue(queue(devices=[1] * 5000))
+    text = str(caught.value)
+    assert "spec.devices[9]: must be a mapping of fields; and " in text
+    assert text.endswith(" more problems")
+    assert len(text) < 1000 < len(caught.value.problems)
+
+
 def test_the_three_field_queue():
     spec = read_queue(queue(deservedGPUs=8, maxGPUs=16, priority=100), unknown="forbid").spec
     assert (spec.deserved_gpus, spec.max_gpus, spec.priority, spec.weight) == (8, 16, 100, 1)
