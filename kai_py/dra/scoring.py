@@ -1,6 +1,6 @@
 """Best-fit order of devices, which keeps the most valuable devices free.
 
-For one device of a request, smaller first:
+For one device of a request, smaller first, given the devices taken before it:
 
     1. no binding conditions before some, then fewer taints that only a toleration allows
     2. more in common (PCIe root, NUMA node) with the devices already taken for the pod
@@ -56,16 +56,30 @@ class BestFit:
         A device that is rejected now stays rejected in later slots of the option, so it is left
         out.
         """
-        rows = search_state.eligibility.view.rows
-        losses = self.losses.with_left(search_state.counters_left)
         by_physical = self._physical_devices(search_state, option)
         if by_physical:
+            losses = self.losses.with_left(search_state.counters_left)
             possible = _free_partitions(search_state, by_physical, losses)
         else:
             eligible = search_state.eligibility.eligible_devices(option)
             possible = [d for d in eligible if search_state.rejection(option, d) is None]
+        return self._ranked(search_state, option, possible)
+
+    def again(
+        self, search_state: SearchState, option: Option, left: Sequence[int]
+    ) -> Sequence[int]:
+        """The devices ``left`` after one of the option's slots was filled, best first."""
+        possible = [d for d in left if search_state.rejection(option, d) is None]
+        return self._ranked(search_state, option, possible)
+
+    def _ranked(
+        self, search_state: SearchState, option: Option, possible: Sequence[int]
+    ) -> Sequence[int]:
         if len(possible) <= 1:
             return possible
+        rows = search_state.eligibility.view.rows
+        losses = self.losses.with_left(search_state.counters_left)
+        by_physical = self._physical_devices(search_state, option)
         localities = {device: self._locality(rows[device], device) for device in possible}
         groups = _rank_groups(localities, _remaining_count(search_state, option))
         taken_devices = [each.pick.device for each in search_state.records]
@@ -182,7 +196,9 @@ def _remaining_count(search_state: SearchState, option: Option) -> int:
         for request in claim.requests
         if request[0].device_class is option.device_class and not request[0].is_all_mode
     )
-    return max(option.count, requested - len(search_state.records))
+    records = search_state.records
+    filled = sum(record.pick.option == option.position for record in records)
+    return max(option.count - filled, requested - len(records))
 
 
 def _rank_groups(localities: dict[int, Locality], requested: int) -> dict[Locality, Rank]:

@@ -42,6 +42,11 @@ class Order(Protocol):
     def __call__(self, search_state: SearchState, option: Option, /) -> Sequence[int]:
         """The devices to try, in order."""
 
+    def again(
+        self, search_state: SearchState, option: Option, left: Sequence[int], /
+    ) -> Sequence[int]:
+        """The devices ``left`` for the next slot of the option, in order."""
+
     def steps(self, search_state: SearchState, option: Option, /) -> int:
         """What finding the order costs, in devices tried."""
 
@@ -226,10 +231,20 @@ class Search:
     def _next_slot(self, frame: _Frame, option: Option) -> bool:
         if frame.slot + 1 == self._count(option):
             return self._enter_request(frame.request + 1)
-        self._push(
-            _Frame(frame.request, option, frame.slot + 1, cursor=frame.cursor, order=frame.order)
-        )
+        order, cursor = self._next_order(frame, option)
+        self._push(_Frame(frame.request, option, frame.slot + 1, cursor=cursor, order=order))
         return False
+
+    def _next_order(self, frame: _Frame, option: Option) -> tuple[Sequence[int], int]:
+        """The order for the slot after ``frame``, and where to start in it.
+
+        What was taken changes ranks. After a dead end devices keep their order: the search may
+        then enter slots very often.
+        """
+        if self.order is None or option.is_all_mode or self._symmetry is not None:
+            return frame.order, frame.cursor
+        self.steps += self.order.steps(self.search_state, option)
+        return self.order.again(self.search_state, option, frame.order[frame.cursor :]), 0
 
     def _order(self, option: Option) -> Sequence[int]:
         if self.order is None:
