@@ -2,9 +2,9 @@
 
 There is no API server and there are no controllers, as there are in ``cluster``: what a plan
 decides happens at once, and nothing else does. Placed pods run, evicted pods are gone with their
-claims; terminating pods, and what claims hold for pods that have ended, or still wait, are gone
-after the first cycle. Nothing makes new pods for those that were evicted; a Job that is suspended
-waits until it is resumed.
+claims; terminating pods, reservation pods of GPUs that no pod shares, and what claims hold for pods
+that have ended, or still wait, are gone after the first cycle. Nothing makes new pods for those
+that were evicted; a Job that is suspended waits until it is resumed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, 
 from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
-from kai_py.simulate.offline_controllers import BUDGET, spent_budget
+from kai_py.simulate.offline_controllers import BUDGET, spent_budget, unused_reservations
 from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
     admitted_pod,
@@ -105,6 +105,7 @@ class OfflineCluster:
         releasable = self.planner.builder.releasable_claims.snapshot()
         released = [self._release(_claim_key(claim), uid) for claim, uid in releasable]
         released += self._release_leftovers(plan)
+        released += self._release_gpus()
         return not plan.is_empty or bool(terminating) or any(released)
 
     def allocations(self, pod: PodRef) -> dict[str, Document]:
@@ -285,6 +286,13 @@ class OfflineCluster:
         for each in found:
             for consumer in sorted(each.consumers) or ("",):
                 yield self._release(_claim_key(each.claim), consumer)
+
+    def _release_gpus(self) -> Iterator[bool]:
+        """Remove the reservation pods of GPUs that no pod shares any more."""
+        pods = [each for each in self._records.values() if isinstance(each, Pod)]
+        for pod in unused_reservations(pods):
+            self._remove_pod(_pod_key(PodRef.of(pod.metadata)))
+            yield True
 
     def _claims_of(self, pod: PodRef) -> list[ObjectKey]:
         """The claims that a pod names and that exist."""

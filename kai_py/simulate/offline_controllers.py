@@ -1,4 +1,4 @@
-"""The work of controllers on objects in files: binding volume claims, and counting disruptions.
+"""The work of controllers on objects in files: volume claims, disruptions, shared GPUs.
 
 A claim that needs no scheduler gets the volume that was made for it, or, unless its class waits for
 the first consumer, the smallest volume that satisfies it, or one that the provisioner of its class
@@ -7,18 +7,23 @@ makes. Of a volume that is made only its location matters: one of the class's al
 A PodDisruptionBudget without a status gets the numbers that its controller would write; evictions
 use them up.
 
+A reservation pod is deleted when no pod shares its GPU, as the scheduler does in time.
+
 Source: k8s.io/kubernetes pkg/controller/volume/persistentvolume (``syncUnboundClaim``),
 k8s.io/component-helpers storage/volume (``FindMatchingVolume``).
 """
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from kai_py.api.gpu_reservation import reserved_group
+from kai_py.api.pod_phases import is_finished as has_finished
 from kai_py.api.quantity import QuantityError
+from kai_py.api.records.core import Pod
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.record import Record
 from kai_py.api.records.storage import (
@@ -33,6 +38,7 @@ from kai_py.embedded.documents import is_active, is_finished, is_ready
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.selectors import label_selector
 from kai_py.embedded.subresources import counts_for_budgets, is_exempt
+from kai_py.grouping.admitted import shared_groups
 from kai_py.simulate.object_files import ObjectKey
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import volume_claimed, with_spec
@@ -212,3 +218,12 @@ def spent_budget(budget: Document, pod: Document) -> Document | None:
     if not _reports_no_conditions(pod) and is_exempt(pod, budget):
         return None
     return {**budget, "status": {**status, _ALLOWED: allowed - 1}}
+
+
+def unused_reservations(pods: Collection[Pod]) -> list[Pod]:
+    """The reservation pods whose GPU none of ``pods`` shares."""
+    reservations = [(gpu, pod) for pod in pods if (gpu := reserved_group(pod)) is not None]
+    if not reservations:
+        return []
+    shared = {gpu for pod in pods if not has_finished(pod) for gpu in shared_groups(pod)}
+    return [pod for gpu, pod in reservations if gpu not in shared]
