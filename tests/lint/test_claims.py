@@ -266,3 +266,43 @@ def test_names_of_requests_and_domains_of_attributes():
         ("has no domain, the API rejects it: write DRIVER/other", False),
     ]
     assert "matchAttribute: gpu.nvidia.com/productName" in report.corrected
+
+
+def counted(*requests):
+    """A claim with requests of the class gpu."""
+    named = [{"name": f"r{number}", **each} for number, each in enumerate(requests)]
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"devices": {"requests": named}},
+    }
+    return yaml.safe_dump(claim)
+
+
+def exactly(**fields):
+    return {"exactly": {"deviceClassName": "gpu.nvidia.com", **fields}}
+
+
+def first_available(*counts):
+    options = [
+        {"name": f"o{number}", "deviceClassName": "gpu.nvidia.com", "count": count}
+        for number, count in enumerate(counts)
+    ]
+    return {"firstAvailable": options}
+
+
+@pytest.mark.parametrize(
+    ("requests", "least"),
+    [
+        ((exactly(count=32),), 0),
+        ((exactly(count=32), exactly()), 33),
+        ((exactly(count=20), first_available(16, 13)), 33),
+        ((exactly(count=20), first_available(16, 12)), 0),
+        ((exactly(count=32), exactly(allocationMode="All")), 0),
+    ],
+)
+def test_a_claim_gets_at_most_32_devices(requests, least):
+    told = [message for message in errors(counted(*requests)) if "at most" in message]
+    assert bool(told) == bool(least)
+    assert all(f"at least {least} devices" in message for message in told)

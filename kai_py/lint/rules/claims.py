@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from kai_py.api.manifests import LineMapping, LineSequence
 from kai_py.api.problems import FieldPath
+from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.lint.cel.correct import domains, guarded_driver
 from kai_py.lint.cel.published import DRIVER_OF_CLASS, MISTAKEN_DOMAINS, published
 from kai_py.lint.manifest import (
@@ -136,6 +137,13 @@ def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: FieldPath) -
     for key, known in (("constraints", _CONSTRAINT), ("config", _CONFIG)):
         for index, entry in mappings_at(devices, key):
             yield from unknown_fields(manifest, entry, (*path, key, index), known)
+    least = sum(_least_count(request) for _, request in mappings_at(devices, "requests"))
+    if least > MAX_RESULTS_PER_CLAIM:
+        message = (
+            f"request at least {least} devices, a claim gets {MAX_RESULTS_PER_CLAIM} at most: "
+            "divide them among several claims"
+        )
+        yield manifest.error((*path, "requests"), message)
     names = {at(request, "name") for _, request in mappings_at(devices, "requests")}
     for key in ("constraints", "config"):
         for index, entry in mappings_at(devices, key):
@@ -145,6 +153,20 @@ def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: FieldPath) -
                     yield manifest.error((*path, key, index, "requests"), message)
     for index, entry in mappings_at(devices, "constraints"):
         yield from _qualified(manifest, entry, (*path, "constraints", index), drivers)
+
+
+def _least_count(request: LineMapping) -> int:
+    """The devices that a request gets at least; 0 if that depends on the node or is no number."""
+    alternatives = [each for _, each in mappings_at(request, "firstAvailable")]
+    options = alternatives or [mapping_at(request, "exactly") or request]
+    return min(_count(option) for option in options)
+
+
+def _count(option: LineMapping) -> int:
+    if option.get("allocationMode") == "All":
+        return 0
+    count = option.get("count", 1)
+    return count if isinstance(count, int) else 0
 
 
 def _drivers(manifests: ManifestSet, devices: LineMapping) -> list[str]:
