@@ -14,6 +14,7 @@ from kai_py.api.records.core import Pod, PodResourceClaimStatus
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.audit.finding import AuditedCluster, GroupClaimNames
 from kai_py.config import Configuration
@@ -29,6 +30,7 @@ from kai_py.watch.kinds import (
     NODES,
     PODS,
     RESOURCE_CLAIMS,
+    VOLUME_CLAIMS,
     WATCHED,
     watched_as,
 )
@@ -109,6 +111,7 @@ def observed_cluster(
         nodes=decoded.of(NODES),
         claims=decoded.of(RESOURCE_CLAIMS),
         classes=decoded.of(DEVICE_CLASSES),
+        volume_claims=decoded.of(VOLUME_CLAIMS),
         groups=decoded.records.get(NATIVE_GROUPS),
     )
 
@@ -123,6 +126,7 @@ def cluster_of(
     nodes: Iterable[Node],
     claims: Iterable[ResourceClaim],
     classes: Iterable[DeviceClass],
+    volume_claims: Iterable[PersistentVolumeClaim],
     groups: Iterable[Unstructured] | None,
 ) -> AuditedCluster:
     """These objects, with the gangs and charges of a snapshot; ``groups``: None if unknown."""
@@ -133,6 +137,7 @@ def cluster_of(
         nodes=tuple(nodes),
         slices=tuple(slices),
         classes=tuple(classes),
+        volume_claims=tuple(volume_claims),
         pod_groups=None if groups is None else dict(map(_group_claims, groups)),
         gangs=tuple(snapshot.gangs.values()),
         queues=snapshot.queues,

@@ -14,6 +14,7 @@ from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.dra.rows import ParsedSlice
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.claims import GroupKey
@@ -37,6 +38,7 @@ class FindingKind(StrEnum):
     RESERVATION_WITHOUT_POD = "reservation-without-pod"
     NODE_OVER_CAPACITY = "node-over-capacity"
     GPU_NOT_RESERVED = "gpu-not-reserved"
+    VOLUME_USED_TWICE = "volume-used-twice"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +75,7 @@ class AuditedCluster:
     nodes: Collection[Node] = ()
     slices: Collection[ParsedSlice] = ()
     classes: Collection[DeviceClass] = ()
+    volume_claims: Collection[PersistentVolumeClaim] = ()
     pod_groups: Mapping[GroupKey, "GroupClaimNames"] | None = None
     gangs: Collection[Gang] = ()
     queues: Sequence[QueueInfo] = ()

@@ -1,4 +1,4 @@
-"""All rules of the auditor. Each costs O(pods + claims + allocated devices + gangs + queues)."""
+"""All rules of the auditor. Each is linear in objects, allocated devices and volumes."""
 
 from kai_py.audit.claims import pods_without_claims, reservations_without_pods
 from kai_py.audit.devices import devices_used_twice
@@ -9,6 +9,7 @@ from kai_py.audit.nodes import (
     pods_without_nodes,
     shared_gpus_reserved,
 )
+from kai_py.audit.volumes import volumes_used_twice
 
 RULES = (
     pods_without_claims,
@@ -19,6 +20,7 @@ RULES = (
     reservations_without_pods,
     nodes_over_capacity,
     shared_gpus_reserved,
+    volumes_used_twice,
 )
 
 

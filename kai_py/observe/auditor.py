@@ -26,7 +26,14 @@ from kai_py.config import Configuration
 from kai_py.observe import health
 from kai_py.planner import Planner
 from kai_py.watch.freshness import DECIDING, Freshness
-from kai_py.watch.kinds import DEVICE_CLASSES, NATIVE_GROUPS, NODES, PODS, RESOURCE_CLAIMS
+from kai_py.watch.kinds import (
+    DEVICE_CLASSES,
+    NATIVE_GROUPS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    VOLUME_CLAIMS,
+)
 from kai_py.watch.mirror import Mirror
 
 if TYPE_CHECKING:
@@ -67,6 +74,7 @@ class AuditSource:
             nodes=self._mirror.objects(NODES).values(),
             claims=self._mirror.objects(RESOURCE_CLAIMS).values(),
             classes=self._mirror.objects(DEVICE_CLASSES).values(),
+            volume_claims=self._mirror.objects(VOLUME_CLAIMS).values(),
             groups=self._mirror.objects(NATIVE_GROUPS).values() if groups else None,
         )
 

@@ -100,7 +100,7 @@ NO_VOLUMES = PodVolumes()
 
 def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     """Resolve the volumes of ``pod``."""
-    claimed = [(each, name) for each in pod.spec.volumes if (name := _claim_name(pod, each))]
+    claimed = [(each, name) for each in pod.spec.volumes if (name := volume_claim_name(pod, each))]
     disks = tuple(disk for each in pod.spec.volumes for disk in _disks(each))
     if not claimed:
         return PodVolumes(requirements=VolumeRequirements(disks=disks)) if disks else NO_VOLUMES
@@ -262,7 +262,8 @@ def _disks(volume: Volume) -> Iterator[Disk]:
             yield Disk("rbd", f"{monitor} {rbd.pool}/{rbd.image}", rbd.read_only)
 
 
-def _claim_name(pod: Pod, volume: Volume) -> str:
+def volume_claim_name(pod: Pod, volume: Volume) -> str:
+    """The PersistentVolumeClaim that a volume of the pod stands for; "" if it stands for none."""
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""

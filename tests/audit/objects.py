@@ -27,9 +27,14 @@ def pod(
     annotations=None,
     labels=None,
     conditions=(),
+    volumes=(),
+    ports=(),
     **status,
 ):
-    """``claims``: names; a name after "=" is that of a template, its claim POD-ENTRY."""
+    """``claims``: names; a name after "=" is that of a template, its claim POD-ENTRY.
+
+    ``volumes``: names of PersistentVolumeClaims; ``ports``: ports of the container.
+    """
     entries, statuses = [], []
     for position, claim in enumerate(claims):
         entry = f"entry-{position}"
@@ -53,6 +58,8 @@ def pod(
         metadata["ownerReferences"] = [{**reference, "controller": True}]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(bound)}
     container = {"name": "main", "resources": {"requests": requests or {"cpu": "1"}}}
+    container["ports"] = list(ports)
+    mounted = [{"name": v, "persistentVolumeClaim": {"claimName": v}} for v in volumes]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -60,6 +67,7 @@ def pod(
         "spec": {
             "schedulerName": scheduler,
             "containers": [container],
+            "volumes": mounted,
             **({"nodeName": node} if node else {}),
             **({"resourceClaims": entries} if entries else {}),
         },
@@ -125,6 +133,15 @@ def node(name="node-a", *, ready_since=LONG_AGO, labels=None, capacity=None, **a
             "capacity": {**amounts, **(capacity or {})},
             "conditions": [ready],
         },
+    }
+
+
+def volume_claim(name, mode="ReadWriteOncePod", namespace="default"):
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"},
+        "spec": {"accessModes": [mode], "volumeName": f"pv-{name}"},
     }
 
 
