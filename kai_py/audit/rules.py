@@ -4,6 +4,7 @@ from kai_py.audit.claims import pods_without_claims, reservations_without_pods
 from kai_py.audit.devices import devices_used_twice
 from kai_py.audit.finding import AuditedCluster, AuditFinding
 from kai_py.audit.gangs import gangs_below_min_member, queues_over_max
+from kai_py.audit.host_ports import host_ports_used_twice
 from kai_py.audit.nodes import (
     nodes_over_capacity,
     pods_without_nodes,
@@ -19,6 +20,7 @@ RULES = (
     queues_over_max,
     reservations_without_pods,
     nodes_over_capacity,
+    host_ports_used_twice,
     shared_gpus_reserved,
     volumes_used_twice,
 )

@@ -169,7 +169,7 @@ class ShapeTable:
     ) -> Shape:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
-        ports, features = _host_ports(pod), _required_features(pod)
+        ports, features = host_ports(pod), _required_features(pod)
         labels_matter = labels_matter or has_rules(spec.affinity, spec.topology_spread_constraints)
         key = _ENCODER.encode(
             (
@@ -234,7 +234,7 @@ def _identity(use: ClaimUse) -> tuple[object, ...]:
     return use.name, use.spec, uid, use.is_allocated, use.node_selector, use.containers
 
 
-def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """The host ports of containers that run as long as the pod does, as NodePorts counts them."""
     sidecars = filter(is_sidecar, pod.spec.init_containers)
     return tuple(
