@@ -38,12 +38,12 @@ def pods_without_claims(cluster: AuditedCluster) -> Steps:
     claims = {(each.metadata.namespace, each.metadata.name): each for each in cluster.claims}
     pools = _pools_of_nodes(cluster.slices)
     for pod in cluster.pods:
-        if not _needs_claims(cluster, pod):
+        if not needs_claims(cluster, pod):
             yield None
             continue
-        group = _group_of(cluster, pod)
+        group = group_of(cluster, pod)
         faults: list[tuple[str, str]] = []
-        for name, entry in _claim_names(pod, group):
+        for name, entry in claim_names(pod, group):
             claim = claims.get((pod.metadata.namespace, name)) if name else None
             fault = _fault(pod, claim, entry, pools)
             if fault:
@@ -64,7 +64,7 @@ def reservations_without_pods(cluster: AuditedCluster) -> Steps:
         pods |= {name_of(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
     for claim in cluster.claims:
         missing = [each for each in claim.status.reserved_for if not _exists(claim, each, known)]
-        if not missing or not _reservation_settled(cluster, claim):
+        if not missing or not reservation_settled(cluster, claim):
             yield None
             continue
         yield _reservation_finding(claim, missing)
@@ -79,7 +79,8 @@ def _exists(
     return (user.uid or f"{claim.metadata.namespace}/{user.name}") in known[user.resource]
 
 
-def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
+def needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
+    """Whether the pod must have its claims by now."""
     if not (pod.spec.resource_claims or pod.status.extended_resource_claim_status):
         return False
     if not is_unfinished(pod) or not cluster.is_settled(bound_since(pod)):
@@ -87,14 +88,15 @@ def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
     return pod.spec.scheduler_name in cluster.scheduler_names or pod.status.phase == "Running"
 
 
-def _group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
+def group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
+    """The PodGroup of a pod; None without one, or if it is not known."""
     named = pod_group_of(pod)
     if named is None or cluster.pod_groups is None:
         return None
     return cluster.pod_groups.get(named)
 
 
-def _claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, str]]:
+def claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, str]]:
     """The name of each claim, "" where none was made, and what asks for it."""
     for entry in pod.spec.resource_claims:
         name = _claim_name(pod, entry, group)
@@ -178,7 +180,8 @@ def _pod_finding(pod: Pod, faults: list[tuple[str, str]]) -> AuditFinding:
     )
 
 
-def _reservation_settled(cluster: AuditedCluster, claim: ResourceClaim) -> bool:
+def reservation_settled(cluster: AuditedCluster, claim: ResourceClaim) -> bool:
+    """Whether the claim is not in deletion and was not allocated a moment ago."""
     allocation = claim.status.allocation
     if claim.metadata.deletion_timestamp is not None:
         return False

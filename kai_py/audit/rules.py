@@ -10,6 +10,7 @@ from kai_py.audit.nodes import (
     pods_without_nodes,
     shared_gpus_reserved,
 )
+from kai_py.audit.unused_reservations import reservations_without_use
 from kai_py.audit.volumes import volumes_used_twice
 
 RULES = (
@@ -19,6 +20,7 @@ RULES = (
     gangs_below_min_member,
     queues_over_max,
     reservations_without_pods,
+    reservations_without_use,
     nodes_over_capacity,
     host_ports_used_twice,
     shared_gpus_reserved,
