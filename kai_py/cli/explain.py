@@ -47,8 +47,9 @@ from kai_py.cli.scheduler_http import (
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, read_scheduler_events
-from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation
+from kai_py.observe.explanation import DELETED, Explanation
 from kai_py.observe.gang_rows import gang_rows
+from kai_py.observe.gang_state import RUNNING, STARTING
 from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue

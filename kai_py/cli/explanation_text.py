@@ -17,7 +17,8 @@ from kai_py.cli.output import count_of, print_table, say
 from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 from kai_py.observe.decision_log import Decision, DecisionKind
-from kai_py.observe.explanation import DELETED, RUNNING, STARTING, Explanation, QueueLevel
+from kai_py.observe.explanation import DELETED, Explanation, QueueLevel
+from kai_py.observe.gang_state import RUNNING, STARTING
 from kai_py.observe.share_steps import format_amount
 from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.simulate.advisor import SearchReport
@@ -35,15 +36,7 @@ def described(explanation: Explanation) -> str:
 
 
 def _print(explanation: Explanation) -> None:
-    runs = (
-        (
-            f": {explanation.bound} of {count_of(explanation.pods, 'pod')} run, minMember is "
-            f"{explanation.min_members}"
-        )
-        if explanation.pods
-        else ""
-    )
-    say_sentence(f"{explanation.gang} is {_state_text(explanation)}{runs}.")
+    say_sentence(f"{explanation.gang} is {_state_text(explanation)}{_pods_text(explanation)}.")
     if explanation.message:
         say_sentence(f"  {explanation.message}")
     for each in explanation.releases:
@@ -108,6 +101,17 @@ def _print_suggestion(suggestion: Suggestion) -> None:
     say_sentence(f"  - {suggestion.text}{cost_text(suggestion)}")
     for command in _commands(suggestion):
         say(f"      {command}")
+
+
+def _pods_text(explanation: Explanation) -> str:
+    """How many pods run; those that are bound but have not started are told apart."""
+    if not explanation.pods:
+        return ""
+    runs = "run"
+    if explanation.starting:
+        runs = f"are bound ({explanation.starting} not started yet)"
+    pods = count_of(explanation.pods, "pod")
+    return f": {explanation.bound} of {pods} {runs}, minMember is {explanation.min_members}"
 
 
 def _state_text(explanation: Explanation) -> str:

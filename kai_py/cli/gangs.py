@@ -32,8 +32,9 @@ from kai_py.cli.scheduler_http import SchedulerAddress, SchedulerOptions, ask_li
 from kai_py.cli.sentences import folded, terminal_width
 from kai_py.config import Configuration
 from kai_py.grouping.gang import TopologyConstraint
-from kai_py.observe.explanation import DELETED, RUNNING, STARTING
+from kai_py.observe.explanation import DELETED
 from kai_py.observe.gang_rows import GangRow, TreeRow, gang_rows
+from kai_py.observe.gang_state import RUNNING, STARTING
 from kai_py.observe.http_lists import GangList
 from kai_py.observe.share_steps import format_amount
 from kai_py.plan.plan import Plan

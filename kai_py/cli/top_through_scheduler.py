@@ -14,8 +14,9 @@ from kai_py.cli.output import count_of
 from kai_py.cli.scheduler_http import Link, Query, SchedulerAddress, decoded
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus
 from kai_py.observe.cluster_state import in_tree_order
-from kai_py.observe.explanation import RUNNING, STARTING, Explanation
+from kai_py.observe.explanation import Explanation
 from kai_py.observe.gang_rows import GangRow
+from kai_py.observe.gang_state import RUNNING, STARTING
 from kai_py.observe.http_lists import DeviceList, GangList, QueueList
 from kai_py.observe.live.cluster import (
     MAX_SLOTS,
@@ -124,7 +125,7 @@ def _gpus(amounts: Mapping[str, float | None]) -> float:
 
 def _gang(row: GangRow) -> LiveGang:
     reason = "" if row.state in (RUNNING, STARTING) else row.state
-    running = 0 if row.state == STARTING else row.bound
+    running = 0 if row.state == STARTING else row.bound - row.starting
     return LiveGang(
         key=row.gang,
         queue=row.queue,

@@ -20,6 +20,7 @@ from kai_py.api.choices import Subject
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision
+from kai_py.observe.gang_state import running_state, starting_pods
 from kai_py.observe.subject import claim_funnel_of, deleted_gang_key, gang_keys, misnamed_scheduler
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.observations import QueueShare
@@ -81,8 +82,6 @@ def releases_for(gang: Gang, ends: Sequence[ExpectedRelease]) -> tuple[ExpectedR
 
 
 DELETED = "Deleted"
-RUNNING = "Running"
-STARTING = "Starting"
 OTHER_SCHEDULER = "OtherScheduler"
 """Its pods name another scheduler than this one, almost."""
 NO_PODS = "NoPods"
@@ -151,6 +150,8 @@ class Explanation:
     """What frees up when, where that is known and waiting can help."""
     is_infeasible: bool = False
     """It could not run even if nothing else did, as nodes and queues are now."""
+    starting: int = 0
+    """The number of its ``bound`` pods that have not started yet."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Explainer:
             return None
         unplaced = self._unplaced.get(key)
         position, waiting = self._positions.get(key, (0, self._pending_counts.get(gang.queue, 0)))
-        running = STARTING if key in self._starting else RUNNING
+        running = running_state(self.snapshot, gang, is_placed=key in self._placed)
         if key in self._unready:
             running = Stage.NOT_READY.value
         return Explanation(
@@ -200,6 +201,7 @@ class Explainer:
             and not unplaced.is_infeasible
             else (),
             is_infeasible=unplaced is not None and unplaced.is_infeasible,
+            starting=starting_pods(self.snapshot, gang),
         )
 
     @cached_property
@@ -221,7 +223,7 @@ class Explainer:
         return {each.gang: each.message for each in self.plan.starting}
 
     @cached_property
-    def _starting(self) -> frozenset[str]:
+    def _placed(self) -> frozenset[str]:
         return frozenset(placement.gang for placement in self.plan.placements)
 
     @cached_property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.explanation import RUNNING, STARTING
+from kai_py.observe.gang_state import running_state, starting_pods
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
@@ -64,7 +64,8 @@ class GangRow:
     """A gang: ``bound`` of ``pods`` are bound; ``message``: why it is pending.
 
     ``nodes``: where the bound pods are. ``ageing_points``: points of priority for waiting.
-    ``rule``: what made these pods a gang. ``tree``: its subgroups.
+    ``rule``: what made these pods a gang. ``tree``: its subgroups. ``starting``: how many of the
+    bound pods have not started yet.
     """
 
     gang: str
@@ -80,6 +81,7 @@ class GangRow:
     preemptibility: Preemptibility
     rule: str
     tree: TreeRow
+    starting: int = 0
 
 
 def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
@@ -90,14 +92,17 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
     for key, gang in sorted(snapshot.gangs.items()):
         unplaced = waiting.get(key)
         if unplaced is not None:
-            yield _row(gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points)
+            yield _row(
+                snapshot, gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points
+            )
         elif key in unready:
-            yield _row(gang, Stage.NOT_READY.value, unready[key])
+            yield _row(snapshot, gang, Stage.NOT_READY.value, unready[key])
         else:
-            yield _row(gang, STARTING if key in placed else RUNNING, "")
+            state = running_state(snapshot, gang, is_placed=key in placed)
+            yield _row(snapshot, gang, state, "")
 
 
-def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
+def _row(snapshot: Snapshot, gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
     return GangRow(
         gang=gang.key,
         queue=gang.queue,
@@ -112,6 +117,7 @@ def _row(gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
         preemptibility=preemptibility_of(gang),
         rule=gang.rule,
         tree=tree_of(gang),
+        starting=starting_pods(snapshot, gang),
     )
 
 
@@ -120,7 +126,7 @@ MAX_GANGS = 200
 
 @dataclass(frozen=True, slots=True)
 class RunningGang:
-    """A gang of which ``bound`` of the ``pods`` run, on ``nodes``.
+    """A gang of which ``bound`` of the ``pods`` are on ``nodes``; ``starting``: not started yet.
 
     ``gpus`` are those allocated to it; ``created``, ``started`` in seconds since the epoch.
     """
@@ -134,6 +140,7 @@ class RunningGang:
     nodes: tuple[str, ...]
     created: float
     started: float
+    starting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +176,10 @@ def gang_page(
         key=lambda gang: (-gang.allocated.get(GPU, 0.0), gang.key),
     )
     shown = found[: min(limit, MAX_GANGS)]
-    return GangPage(view.number, len(found), tuple(map(_running, shown)))
+    return GangPage(view.number, len(found), tuple(_running(view.snapshot, each) for each in shown))
 
 
-def _running(gang: Gang) -> RunningGang:
+def _running(snapshot: Snapshot, gang: Gang) -> RunningGang:
     return RunningGang(
         gang=gang.key,
         queue=gang.queue,
@@ -183,4 +190,5 @@ def _running(gang: Gang) -> RunningGang:
         nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
         created=gang.created,
         started=gang.started,
+        starting=starting_pods(snapshot, gang),
     )

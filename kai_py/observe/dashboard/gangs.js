@@ -146,7 +146,8 @@ function line(gang) {
 function place(gang) {
   const pods = gang.bound < gang.pods ? ` · ${gang.bound} of ${several(gang.pods, "pod")}` : "";
   const since = gang.started ? ago(shown.time - gang.started) : "starting";
-  return `${size(gang)}${pods} · ${gang.queue} · ${since}`;
+  const starting = gang.starting ? ` · ${gang.starting} starting` : "";
+  return `${size(gang)}${pods}${starting} · ${gang.queue} · ${since}`;
 }
 
 async function explain(details, key) {
@@ -205,11 +206,16 @@ function whatIf(suggestion, gang) {
   return button;
 }
 
+/** What the pods on nodes do; some may not have started yet. */
+function activity(it) {
+  return it.starting ? `bound (${it.starting} not started yet)` : "running";
+}
+
 function* told(it, advice) {
   if (it.message) yield make("p", { textContent: it.message });
   const priority = it.priority ? `, priority ${it.priority}` : "";
   yield make("p", {
-    textContent: `${it.bound} of ${several(it.pods, "pod")} running, minMember ${it.min_members}${priority}.`,
+    textContent: `${it.bound} of ${several(it.pods, "pod")} ${activity(it)}, minMember ${it.min_members}${priority}.`,
   });
   if (it.queues.length) yield path(it.queues);
   if (it.history.length) yield history(it);
