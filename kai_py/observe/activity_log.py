@@ -92,7 +92,7 @@ def _waited(gang: Gang | None, now: float) -> dict[str, object]:
 
 
 def _kind_of(key: str) -> str:
-    """What kind of part the key names, if it is no gang's."""
+    """The noun for the part that a key names, for keys that are not those of gangs."""
     if key.startswith(queue_key("")):
         return "a queue"
     return "a step of the cycle" if key.startswith(step_key("")) else "an extension"

@@ -70,7 +70,7 @@ def _or_unlimited(amounts: Mapping[str, float]) -> dict[str, float | None]:
 
 
 class QueueOfTree(Protocol):
-    """What has a queue and the one above it, "" where there is none."""
+    """A record about a queue that names the queue and its parent, "" for a root."""
 
     @property
     def queue(self) -> str:

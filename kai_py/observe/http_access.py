@@ -182,7 +182,7 @@ class TenantReader:
         return self.user.username
 
     async def visibility(self, view: ClusterView, asked: Collection[str] = ()) -> Visibility | None:
-        """What the reader sees of ``view``; None if that is everything; raises ApiError.
+        """The part of ``view`` that the reader may see; None: all of it. Raises ApiError.
 
         ``asked``: the namespaces in question, which are reviewed before all others.
         """

@@ -22,7 +22,7 @@ class Reader(Protocol):
         """Whom all its questions come from."""
 
     async def visibility(self, view: ClusterView, asked: Collection[str] = ()) -> Visibility | None:
-        """What is seen of ``view``, None if that is everything; raises ApiError."""
+        """The part of ``view`` that the reader may see; None: all of it. Raises ApiError."""
 
 
 READER = web.RequestKey("reader", Reader)
@@ -32,7 +32,7 @@ READER = web.RequestKey("reader", Reader)
 async def visible_to_reader(
     request: web.Request, view: ClusterView, asked: Collection[str] = ()
 ) -> Visibility | None:
-    """What the reader of ``request`` sees; None: everything. Raises HTTPServiceUnavailable.
+    """The part that the reader may see; None: everything. Raises HTTPServiceUnavailable.
 
     ``asked``: namespaces in question, beside those of the query's ``namespace``.
     """

@@ -305,7 +305,7 @@ class Api:
         return json_response(request, encode(page))
 
     async def _visible(self, request: web.Request) -> Visibility | None:
-        """What the reader sees of decisions and history, which exist before the first cycle."""
+        """The parts of decisions and history that the reader may see, also before a first cycle."""
         return await visible_to_reader(request, self._view()) if READER in request else None
 
     async def _events(self, request: web.Request) -> web.StreamResponse:

@@ -117,7 +117,7 @@ def mark_answers(
     now: Callable[[], float],
     problems: Callable[[], Iterable[str]],
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """What adds the headers about replica and age to an answer, unless the leader wrote them.
+    """Return a hook that adds the replica and age headers to answers that lack them.
 
     The view of a leader without ``problems`` is current, however long ago its cycle was: a cycle
     only follows a change. Otherwise it is as old as its cycle.

@@ -176,7 +176,7 @@ class QueuePage:
 
 
 def queue_page(view: ClusterView, name: str, seen: Visibility | None) -> QueuePage | None:
-    """What is known of a queue; None if there is none that the reader may see."""
+    """The page of a queue; None if no queue of that name exists or the reader may not see it."""
     if seen is not None and name not in seen.queues:
         return None
     shows = seen.queues.__contains__ if seen is not None else lambda _queue: True

@@ -145,7 +145,7 @@ def _named(amounts: dict[str, float], shows: Callable[[str], bool]) -> str:
 
 
 def _changes(share: QueueShare, stages: Counter[str]) -> Iterator[str]:
-    """What would let its pending gangs start, by the stages that stop them."""
+    """Sentences on what would let its pending gangs start, by the stages that stop them."""
     if not stages:
         yield "None of its gangs is pending."
         return

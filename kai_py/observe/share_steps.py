@@ -89,7 +89,7 @@ def _step(quota: Quota, row: int, queue: int) -> ShareStep:
 
 
 def _demand(quota: Quota, row: int, queue: int) -> float:
-    """What counts as demand of a queue."""
+    """The demand of a queue without requests that are infeasible or incomplete."""
     excluded = quota.infeasible[row] + quota.incomplete[row]
     counted = counted_demand(quota.demand[row], excluded)
     return float(counted[queue])
@@ -147,7 +147,7 @@ def share_sentences(steps: Sequence[ShareStep]) -> Iterator[str]:
 
 
 def unit_text(resource: str) -> str:
-    """What the amounts of a step count, as in the API: cores of CPU, bytes of memory."""
+    """The unit of a resource in the API, such as "CPU cores" or "bytes of memory"."""
     return {GPU: "GPUs", "cpu": "CPU cores", "memory": "bytes of memory"}.get(resource, resource)
 
 

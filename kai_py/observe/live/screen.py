@@ -38,7 +38,7 @@ TONES = {
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """What a reader selected and asked for: ``details`` in place of the events, a status line."""
+    """The selected gang, the ``details`` shown in place of the events, and the status line."""
 
     selected: str = ""
     details: str = ""
