@@ -162,8 +162,10 @@ class PodRules:
         labelled, with_selected = (np.ones(len(self.nodes), dtype=np.bool_) for _ in range(2))
         any_selected = False
         for key in rules.affinity_keys:
+            labelled &= self.nodes.label(key).codes != 0
+            if not labelled.any():
+                return labelled
             counts = self.pods.selected(DomainTerm(rules.affinity, key))
-            labelled &= counts.codes != 0
             with_selected &= counts.of_nodes(self._present(counts)) > 0
             any_selected |= bool((self._at_any_time(counts)[1:] > 0).any())
         # kube-scheduler: the first pod of a group with affinity to itself may start.

@@ -141,7 +141,7 @@ def _rules_of(shape: "Shape") -> ShapeRules:
     ]
     return ShapeRules(
         affinity=tuple(_selector(term, namespace, labels) for term in required),
-        affinity_keys=tuple(term.topology_key for term in required),
+        affinity_keys=tuple(dict.fromkeys(term.topology_key for term in required)),
         anti_affinity=_refused(apart, namespace, labels),
         preferred=tuple(preferred),
         spread=tuple(

@@ -3,6 +3,7 @@
 from unittest.mock import patch
 
 import msgspec
+import pytest
 
 from kai_py.api.records.core import (
     Affinity,
@@ -291,3 +292,13 @@ def test_each_of_thousands_of_spread_constraints_costs_the_same():
     with cpu_limit(processor_seconds(10.0)):
         plan = cluster(labelled, node("bare"), queue("q", 9), new).plan()
     assert placed(plan) == {"new": "labelled"}
+
+
+@pytest.mark.parametrize("keys", [1, 6000], ids=["one-key", "a-key-each"])
+def test_each_of_thousands_of_affinity_terms_costs_the_same(keys):
+    terms = tuple(term(HOST if i % keys == 0 else f"key-{i}", {"n": str(i)}) for i in range(6000))
+    affinity = Affinity(pod_affinity=PodAffinity(required=terms))
+    new = pod("new", queue="q", affinity=affinity)
+    with cpu_limit(processor_seconds(10.0)):
+        plan = cluster(node("a"), node("b"), queue("q", 9), new, pod("other", queue="q")).plan()
+    assert set(placed(plan)) == {"other"}
