@@ -27,7 +27,7 @@ from kai_py.audit.finding import (
 )
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import ParsedSlice
-from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
+from kai_py.snapshot.tables.claims import POD_GROUPS, created_claims, pod_group_of
 
 PODS = "pods"
 ELSEWHERE = "has devices of another node"
@@ -98,8 +98,9 @@ def group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
 
 def claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, str]]:
     """The name of each claim, "" where none was made, and what asks for it."""
+    created = created_claims(pod)
     for entry in pod.spec.resource_claims:
-        name = _claim_name(pod, entry, group)
+        name = _claim_name(pod, entry, created, group)
         if name is not None:
             yield name, f'spec.resourceClaims["{entry.name}"]'
     extended = pod.status.extended_resource_claim_status
@@ -107,13 +108,17 @@ def claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, 
         yield extended.resource_claim_name, "its extended resources"
 
 
-def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaimNames | None) -> str | None:
+def _claim_name(
+    pod: Pod,
+    entry: PodResourceClaim,
+    created: Mapping[str, str | None],
+    group: GroupClaimNames | None,
+) -> str | None:
     """None where no claim is needed, or where it is unknown which."""
     if entry.resource_claim_name:
         return entry.resource_claim_name
-    for status in pod.status.resource_claim_statuses:
-        if status.name == entry.name:
-            return status.resource_claim_name
+    if entry.name in created:
+        return created[entry.name]
     if group is not None and entry.name in group.claim_names:
         return group.claim_names[entry.name]
     # Where the group is unknown, so are its claims.

@@ -270,7 +270,9 @@ def _add_claims(
         return
     statuses = status.get("resourceClaimStatuses")
     statuses = list(statuses) if isinstance(statuses, list) else []
-    present = [each.get("name") for each in statuses if isinstance(each, dict)]
+    named = (each.get("name") for each in statuses if isinstance(each, dict))
+    present = {name for name in named if isinstance(name, str)}
+    given = len(statuses)
     for entry in wanted:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str) or name in present:
@@ -290,7 +292,7 @@ def _add_claims(
             made = {**claim_from_template(owner, name, template), "status": {}}
             found.setdefault(claim_key, _created(claim_key, template["apiVersion"], made, now))
             statuses.append({"name": name, "resourceClaimName": claim_name})
-    if len(statuses) > len(present):
+    if len(statuses) > given:
         pod["status"] = {**status, "resourceClaimStatuses": statuses}
 
 

@@ -1,7 +1,14 @@
 import pytest
 
 from kai_py.api.gpu_share import SharedGpu, gpu_share
-from kai_py.api.records.core import PodSchedulingGate
+from kai_py.api.records.core import (
+    Container,
+    ContainerResourceClaim,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    PodSchedulingGate,
+    ResourceRequirements,
+)
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.assumptions import PodPlacement
@@ -12,6 +19,9 @@ from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.shape import ShapeTable
 from kai_py.snapshot.tables.claims import pod_claims
 from kai_py.snapshot.tables.gang_members import member
+from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
+from tests.support.records import replace
 from tests.support.scenario import claim, claiming, pod, shared
 
 ACCOUNTING = Accounting(
@@ -80,3 +90,21 @@ def test_a_part_of_a_gpu_costs_that_part():
     asks = asked(shared(pod("p", 0), "0.25"))
     assert cost(asks)["gpu"] == 0.25
     assert not asks.charged_by_shape
+
+
+def test_each_of_thousands_of_claims_costs_the_same():
+    names = [f"gpu-{i}" for i in range(20_000)]
+    entries = tuple(PodResourceClaim(name=n, resource_claim_template_name="t") for n in names)
+    statuses = tuple(PodResourceClaimStatus(name=n, resource_claim_name="mine") for n in names)
+    listed = tuple(ContainerResourceClaim(name=n) for n in names)
+    container = Container(name="main", resources=ResourceRequirements(claims=listed))
+    plain = pod("p", 0, resource_claims=entries)
+    each = replace(
+        plain,
+        spec=replace(plain.spec, containers=(container,)),
+        status=replace(plain.status, resource_claim_statuses=statuses),
+    )
+    with cpu_limit(processor_seconds(5.0)):
+        uses = asked(each, claim("mine", 1, owner="p")).claims.uses
+    assert {use.containers for use in uses} == {1}
+    assert len(uses) == len(names)

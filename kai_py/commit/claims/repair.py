@@ -34,7 +34,7 @@ from kai_py.commit.claims.reconcile import ClaimFailure, DesiredClaim, reconcile
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
 from kai_py.commit.pod_state import ReadState, read_pod_state
-from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
+from kai_py.snapshot.tables.claims import POD_GROUPS, created_claims, pod_group_of
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -82,9 +82,10 @@ def find_damaged_pods(
 
 def claim_names(pod: Pod) -> list[str]:
     """Names of the claims of a pod, as far as they are known."""
-    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    created = created_claims(pod)
     named = [
-        each.resource_claim_name or made.get(each.name) or "" for each in pod.spec.resource_claims
+        each.resource_claim_name or created.get(each.name) or ""
+        for each in pod.spec.resource_claims
     ]
     extended = pod.status.extended_resource_claim_status
     named.append(extended.resource_claim_name if extended is not None else "")

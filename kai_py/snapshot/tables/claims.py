@@ -10,6 +10,7 @@ group in place of its pods. The claim controller names the claim made from a tem
 of the group, and then in that of every pod.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -128,8 +129,9 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     references: list[ClaimRef] = []
     shared: list[ClaimRef] = []
     waiting, missing, unreadable = "", None, False
+    created, containers = created_claims(pod), _containers_by_entry(pod)
     for entry in pod.spec.resource_claims:
-        name, reason = _claim_name(pod, entry, group)
+        name, reason = _claim_name(pod, entry, created, group)
         if name is None and not reason:
             continue
         claim = None
@@ -141,7 +143,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
             missing = missing if waiting or claim is not None else _missing(entry)
             waiting = waiting or reason
             continue
-        uses.append(_claim_use(entry, claim, _references(pod, entry), shared=group.has(entry)))
+        uses.append(_claim_use(entry, claim, containers[entry.name], shared=group.has(entry)))
         references.append(ClaimRef.of(claim.metadata))
         if group.has(entry):
             shared.append(references[-1])
@@ -178,14 +180,20 @@ def _extended_claims(pod: Pod, lookup: ClaimLookup) -> tuple[ClaimRef, ...]:
     return (ClaimRef.of(claim.metadata),)
 
 
-def _claim_name(pod: Pod, entry: PodResourceClaim, group: GroupClaims) -> tuple[str | None, str]:
+def created_claims(pod: Pod) -> dict[str, str | None]:
+    """The claims that were created from templates, by entry; None: the entry needs no claim."""
+    return {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+
+
+def _claim_name(
+    pod: Pod, entry: PodResourceClaim, created: Mapping[str, str | None], group: GroupClaims
+) -> tuple[str | None, str]:
     if entry.resource_claim_name:
         return entry.resource_claim_name, ""
     if not entry.resource_claim_template_name:
         return None, f'spec.resourceClaims["{entry.name}"] names neither a claim nor a template'
-    for status in pod.status.resource_claim_statuses:
-        if status.name == entry.name:
-            return status.resource_claim_name, ""
+    if entry.name in created:
+        return created[entry.name], ""
     if group.has(entry) and entry.name in group.claim_names:
         return group.claim_names[entry.name], ""
     return None, (
@@ -247,11 +255,12 @@ def _owned_by(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-def _references(pod: Pod, entry: PodResourceClaim) -> int:
-    """How many containers refer to a claim."""
-    return sum(
-        any(each.name == entry.name for each in container.resources.claims)
+def _containers_by_entry(pod: Pod) -> Counter[str]:
+    """How many containers refer to each entry of ``spec.resourceClaims``."""
+    return Counter(
+        name
         for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for name in {each.name for each in container.resources.claims}
     )
 
 

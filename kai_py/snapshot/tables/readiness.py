@@ -15,6 +15,7 @@ from datetime import datetime
 
 from kai_py.api.records.core import Condition, ContainerStatus, ContainerWaiting, Pod
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.snapshot.tables.claims import created_claims
 from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
 
 SETTLED_SECONDS = 60.0
@@ -215,9 +216,9 @@ def unhealthy_devices(pod: Pod) -> Iterator[tuple[str, str]]:
 
 def claim_entries(pod: Pod) -> Iterator[tuple[str, str, str]]:
     """Of each unhealthy device of a claim: the claim's name, the request or "", the device id."""
-    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    created = created_claims(pod)
     named = {
-        each.name: each.resource_claim_name or made.get(each.name)
+        each.name: each.resource_claim_name or created.get(each.name)
         for each in pod.spec.resource_claims
     }
     for resource, device in unhealthy_devices(pod):
