@@ -106,10 +106,11 @@ class Reclaim(VictimStrategy):
         rows = compared_rows(self._reclaimer.request, self.state.quota.rules)
         above = exceeds_any(usage.allocated[rows], usage.allocatable[rows])
         above &= reclaimable
-        units_of = self._units_by_queue()
+        units_of, listed = self._units_by_queue(), above if above.any() else reclaimable
         return (
             unit
-            for queue in self._queues_with_units(above if above.any() else reclaimable)
+            for queue in self.pool.queues()
+            if listed[queue]
             for unit in units_of(queue)
             if unit.gang.priority <= max_priority and not unit.is_partial
         )
@@ -153,24 +154,19 @@ class Reclaim(VictimStrategy):
         return reclaimable_queues(quota.usage, self._reclaimer, quota.rules)
 
     def _most_saturated_first(self, *, evicted: bool = False) -> Iterator[VictimUnit]:
-        queues = self._queues_with_units(self._reclaimable_queues())
+        reclaimable = self._reclaimable_queues()
+        queues = [queue for queue in self.pool.queues() if reclaimable[queue]]
         units_of, request = self._units_by_queue(), self._reclaimer.request
         return most_saturated_first(self.state, queues, units_of, request, evicted=evicted)
-
-    def _queues_with_units(self, reclaimable: Bools) -> list[int]:
-        return [queue for queue in self.pool.queues() if reclaimable[queue]]
 
     def _units_by_queue(self) -> Callable[[int], Iterator[VictimUnit]]:
         """The candidates of a queue in order, by its position."""
         min_runtimes = self.state.reclaim_min_runtimes(self._reclaimer.queue)
         now, statement = self.state.snapshot.now, self.state.statement
         guaranteed = is_guaranteed(self._usage_before, self._reclaimer, self.state.quota.rules)
-
-        def units_of(queue: int) -> Iterator[VictimUnit]:
-            units = self.pool.units(queue, guaranteed=guaranteed)
-            return unprotected_units(units, min_runtimes[queue], now, statement)
-
-        return units_of
+        return lambda queue: unprotected_units(
+            self.pool.units(queue, guaranteed=guaranteed), min_runtimes[queue], now, statement
+        )
 
     def _as_victims(self, units: Sequence[VictimUnit]) -> Victims:
         quota = self.state.quota

@@ -169,9 +169,6 @@ def most_saturated_first(
     it was yielded; with ``evicted``, the caller evicts each before it takes the next, so what
     queues have allocated then counts.
     """
-    if len(queues) == 1:
-        yield from units_of(queues[0])
-        return
     quota = state.quota
     order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
     order.start(queues)
