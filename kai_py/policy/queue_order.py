@@ -45,7 +45,7 @@ import numpy as np
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, exceeds
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.resources import Floats
+from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import Index
 
 NO_SHARE_PENALTY = 1000.0
@@ -65,11 +65,13 @@ def order_keys(
     released: Floats | None = None,
     *,
     allocated_before: Floats | None = None,
+    compared: Bools | None = None,
 ) -> Floats:
     """(keys, n) the keys of the queues ``at`` (n,), most significant first.
 
     ``request`` (resources, n) is that of each queue's next gang, ``released`` what was taken from
     the queue already, ``allocated_before`` what it has if that differs from its current usage.
+    ``compared`` (resources,): those that decide in the native profile, if not the requested ones.
     """
     queues = usage.queues
     allocated = usage.allocated[:, at] if allocated_before is None else allocated_before
@@ -81,11 +83,11 @@ def order_keys(
     if rules.compared_resources is ComparedResources.ALL:
         is_over, is_beyond = over.all(axis=0), beyond.any(axis=0)
     else:
-        requested = request > 0
-        is_beyond = (beyond & requested).any(axis=0)
+        decides = request > 0 if compared is None else compared[:, None]
+        is_beyond = (beyond & decides).any(axis=0)
         # Without a weight nothing of the surplus falls to the queue, whatever its priority.
         over |= beyond & (queues.weight[:, at] == 0)
-        is_over = (over & requested).any(axis=0)
+        is_over = (over & decides).any(axis=0)
     uses_none = ((allocatable == 0) & (with_gang > 0)).any(axis=0)
     bound = np.where(np.isinf(allocatable), usage.total[:, None], allocatable)
     left = with_gang if released is None else with_gang - released
@@ -135,10 +137,10 @@ class QueueOrder:
         that the reclaimer requests.
         """
         queues = usage.queues
-        self._usage = usage
+        self._usage, self._rules = usage, rules
         self._sign = -1 if reverse else 1
         self._compares_all = rules.compared_resources is ComparedResources.ALL
-        self._bounds = usage.order_bounds_by_queue
+        self._bounds = usage.bounds_by_queue
         self._tie_breakers = usage.tie_breakers_by_queue
         self._priority = (-queues.priority).tolist()
         self._parent = queues.parent.tolist()
@@ -163,7 +165,10 @@ class QueueOrder:
             self._request[leaf] = self._zeros
             self._first_leaf[leaf] = leaf
         involved = sorted({each for leaf in self._request for each in ancestry[leaf]})
-        for key, queue in zip(self._keys_without_gangs(involved), involved, strict=True):
+        at, nothing = np.array(involved, np.int32), np.zeros((len(self._zeros), len(involved)))
+        compared = np.array(self._reclaimer_request or self._zeros) > 0
+        keys = self._sign * order_keys(self._usage, at, nothing, self._rules, compared=compared)
+        for key, queue in zip(map(tuple, keys.T.tolist()), involved, strict=True):
             entry = key, queue, self._version[queue]
             self._heaps.setdefault(self._parent[queue], []).append(entry)
         for heap in self._heaps.values():
@@ -224,24 +229,6 @@ class QueueOrder:
         while heap and self._version[heap[0][1]] != heap[0][2]:
             heapq.heappop(heap)
         return self._first_leaf[heap[0][1]] if heap else None
-
-    def _keys_without_gangs(self, queues: Sequence[int]) -> list[QueueKey]:
-        """``_key`` of each queue where its next gang requests nothing and nothing was released."""
-        usage, at = self._usage, np.array(queues, dtype=np.int64)
-        allocated = usage.allocated[:, at]
-        fair, deserved, allocatable, bound, has_weight = usage.order_bounds[:, :, at]
-        over, beyond = allocated > fair, allocated > deserved
-        if self._compares_all:
-            is_over, is_beyond = over.all(axis=0), beyond.any(axis=0)
-        else:
-            compared = np.array(self._reclaimer_request or self._zeros)[:, None] > 0
-            is_beyond = (beyond & compared).any(axis=0)
-            is_over = ((over | beyond & (has_weight == 0)) & compared).any(axis=0)
-        uses_none = ((allocatable == 0) & (allocated > 0)).any(axis=0)
-        share, priority = dominant_share(allocated, bound), -usage.queues.priority[at]
-        first = is_over, is_beyond, priority, uses_none, share, share
-        keys = self._sign * np.vstack((*first, usage.tie_breakers[:, at]))
-        return [tuple(key) for key in keys.T.tolist()]
 
     def _key(self, queue: int, request: list[float]) -> QueueKey:
         """The column of ``order_keys`` for one queue."""

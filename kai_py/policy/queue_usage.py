@@ -53,8 +53,8 @@ class QueueUsage:
         return np.minimum(self.queues.max, entitled)
 
     @cached_property
-    def order_bounds(self) -> Floats:
-        """(5, resources, queues) what the order of queues compares amounts with.
+    def bounds_by_queue(self) -> list[list[list[float]]]:
+        """By queue and resource, what the order of queues compares amounts with.
 
         The most that counts as within the fair share, and as within what is deserved; allocatable;
         the same with the cluster's total in place of inf; and whether the queue has a weight.
@@ -62,24 +62,16 @@ class QueueUsage:
         fair, deserved = self.fair, self.queues.deserved
         within = fair + tolerance(fair), deserved + tolerance(deserved)
         finite = np.where(np.isinf(self.allocatable), self.total[:, None], self.allocatable)
-        has_weight = np.broadcast_to(self.queues.weight > 0, fair.shape)
-        return np.array((*within, self.allocatable, finite, has_weight))
-
-    @cached_property
-    def order_bounds_by_queue(self) -> list[list[list[float]]]:
-        """``order_bounds`` by queue and resource."""
-        by_queue: list[list[list[float]]] = self.order_bounds.transpose(2, 1, 0).tolist()
+        has_weight = (self.queues.weight > 0).astype(np.float64)
+        columns = np.array((*within, self.allocatable, finite, has_weight))
+        by_queue: list[list[list[float]]] = columns.transpose(2, 1, 0).tolist()
         return by_queue
 
     @cached_property
-    def tie_breakers(self) -> Floats:
-        """(resources + 1, queues) what is allocatable, and the place of the queue by creation."""
-        return np.concatenate((self.allocatable, self.queues.creation_order[None]))
-
-    @cached_property
     def tie_breakers_by_queue(self) -> list[list[float]]:
-        """``tie_breakers`` by queue."""
-        by_queue: list[list[float]] = self.tie_breakers.T.tolist()
+        """By queue, what is allocatable, resource by resource, and its place by creation."""
+        columns = np.concatenate((self.allocatable, self.queues.creation_order[None]))
+        by_queue: list[list[float]] = columns.T.tolist()
         return by_queue
 
     def with_owed(self, owed: Floats, owed_non_preemptible: Floats) -> "QueueUsage":
