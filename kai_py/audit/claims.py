@@ -38,7 +38,7 @@ def pods_without_claims(cluster: AuditedCluster) -> Steps:
     claims = {(each.metadata.namespace, each.metadata.name): each for each in cluster.claims}
     pools = _pools_of_nodes(cluster.slices)
     for pod in cluster.pods:
-        if not needs_claims(cluster, pod):
+        if not _needs_claims(cluster, pod):
             yield None
             continue
         group = group_of(cluster, pod)
@@ -79,8 +79,7 @@ def _exists(
     return (user.uid or f"{claim.metadata.namespace}/{user.name}") in known[user.resource]
 
 
-def needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
-    """Whether the pod must have its claims by now."""
+def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
     if not (pod.spec.resource_claims or pod.status.extended_resource_claim_status):
         return False
     if not is_unfinished(pod) or not cluster.is_settled(bound_since(pod)):

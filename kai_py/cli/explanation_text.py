@@ -104,7 +104,7 @@ def _print_suggestion(suggestion: Suggestion) -> None:
 
 
 def _pods_text(explanation: Explanation) -> str:
-    """How many pods run; those that are bound but have not started are told apart."""
+    """How many pods run, or how many are bound and how many of these have not started."""
     if not explanation.pods:
         return ""
     runs = "run"

@@ -303,6 +303,6 @@ def first_available(*counts):
     ],
 )
 def test_a_claim_gets_at_most_32_devices(requests, least):
-    told = [message for message in errors(counted(*requests)) if "at most" in message]
-    assert bool(told) == bool(least)
-    assert all(f"at least {least} devices" in message for message in told)
+    found = [message for message in errors(counted(*requests)) if "at most" in message]
+    assert bool(found) == bool(least)
+    assert all(f"at least {least} devices" in message for message in found)

@@ -1,4 +1,4 @@
-"""Bound pods that have not started are told apart from running ones, everywhere alike."""
+"""Bound pods that have not started are shown as starting, on all surfaces alike."""
 
 from types import SimpleNamespace
 
