@@ -47,7 +47,8 @@ def _print(explanation: Explanation) -> None:
         )
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""
-        say_sentence(f"  It runs on {', '.join(explanation.nodes)}{since}.")
+        place = "is on" if explanation.starting else "runs on"
+        say_sentence(f"  It {place} {', '.join(explanation.nodes)}{since}.")
     if explanation.if_evicted:
         say_sentence(f"  If all of it is evicted, {explanation.if_evicted}.")
     if explanation.queue_position:
@@ -107,9 +108,9 @@ def _pods_text(explanation: Explanation) -> str:
     """How many pods run, or how many are bound and how many of these have not started."""
     if not explanation.pods:
         return ""
-    runs = "run"
+    runs, bound = ("runs", "is bound") if explanation.pods == 1 else ("run", "are bound")
     if explanation.starting:
-        runs = f"are bound ({explanation.starting} not started yet)"
+        runs = f"{bound} ({explanation.starting} not started yet)"
     pods = count_of(explanation.pods, "pod")
     return f": {explanation.bound} of {pods} {runs}, minMember is {explanation.min_members}"
 

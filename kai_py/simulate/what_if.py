@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_py.config import Configuration
+from kai_py.embedded.kubelet import PodTiming
 from kai_py.grouping.gang import is_satisfied
 from kai_py.observe.suggestion import QueueChange
 from kai_py.plan.observations import QueueShare
@@ -30,6 +31,8 @@ LEAST_ADDED_NODES = 16
 
 NO_PODS: frozenset[str] = frozenset()
 SEED = 1
+STARTS_LATER = PodTiming(start=1.0, stop=0.0)
+"""Pods on nodes that have not started are first seen as they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ class LoadedCluster:
     ) -> None:
         """Load the documents; ``now`` in seconds since the epoch."""
         self.documents, self._configuration, self._now = documents, configuration, now
-        self._cluster = SimulatedCluster(configuration, start=now, seed=SEED)
+        self._cluster = SimulatedCluster(configuration, start=now, seed=SEED, timing=STARTS_LATER)
         self._cluster.load(documents)
         self.snapshot = self._cluster.snapshot()
 
