@@ -144,21 +144,20 @@ class ShapeFits:
         return self.capacity(statement, shape, mask, count, capacity).replicas
 
     def exceeds_nodes(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
-        """Whether a pod requests more than any node had free when the cycle began.
+        """Whether a pod requests a resource of no node, or more than any had free at first.
 
-        It then fits nowhere. Unknown, so False, once a pod was evicted: all else only takes
-        capacity.
+        It then fits nowhere. Once a pod was evicted, the second is unknown, so False: all else only
+        takes capacity.
         """
+        snapshot, positions = statement.snapshot, statement.snapshot.resources.positions
+        requests = shape.reported_requests
+        if any(name not in positions for name in requests):
+            return True
         if statement.evicted:
             return False
-        snapshot, positions = statement.snapshot, statement.snapshot.resources.positions
         is_idle = capacity is Capacity.IDLE
         most = snapshot.most_idle if is_idle else snapshot.most_future_idle
-        for name, amount in shape.reported_requests.items():
-            position = positions.get(name)
-            if position is not None and amount > most[position]:
-                return True
-        return False
+        return any(amount > most[positions[name]] for name, amount in requests.items())
 
     def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
         """Whether a pod fits on any node by resources alone once terminating pods have gone."""

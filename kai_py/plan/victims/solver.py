@@ -222,10 +222,12 @@ def _offered(
 
 
 def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
-    """Whether no node has the devices of a claim, or anti-affinity needs too many domains."""
+    """Whether empty nodes lack resources or devices, or anti-affinity needs too many domains."""
     devices, snapshot = state.statement.devices, state.snapshot
     for group in by_shape(request.members):
         shape = group[0].shape
+        if not state.empty_nodes.hold(snapshot, shape, len(group)):
+            return True
         if shape.needs_devices and not devices.fits_empty_cluster(shape):
             return True
         if shape.pod_anti_affinity:

@@ -39,6 +39,34 @@ def test_nodes_are_not_counted_for_pods_that_none_can_hold(made):
         assert "2 Insufficient nvidia.com/gpu (1 requested, most free 0 on n0)" in each.message
 
 
+@pytest.mark.parametrize("asked", [{"requests": {"example.com/none": "1"}}, {"gpus": 3}])
+def test_no_victims_are_counted_for_pods_that_empty_nodes_cannot_hold(asked):
+    """The other pod takes victims in the same actions, so capacity has been freed."""
+
+    def world():
+        return cluster(
+            queue("has", 2),
+            queue("waits", 2),
+            [node(f"n{i}", 2) for i in range(2)],
+            [pod(f"runs{i}", queue="has", node=f"n{i % 2}") for i in range(4)],
+            pod("fits", queue="waits", priority=1),
+            pod("never", queue="waits", **asked),
+        )
+
+    counted, original = set[str](), CapacityCount.__init__
+
+    def count(self, state, gang, members):
+        counted.update(each.pod.name for each in members)
+        original(self, state, gang, members)
+
+    with patch.object(CapacityCount, "__init__", count):
+        plan = world().plan(100.0)
+    assert counted == {"fits"}
+    assert len(plan.evictions) == 1
+    with NEVER:
+        assert repr(world().plan(100.0)) == repr(plan)
+
+
 def test_what_evictions_free_is_more_than_nodes_had():
     with NEVER:
         expected = full_world(deserved=2).plan(100.0)
