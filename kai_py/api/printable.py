@@ -10,7 +10,6 @@ module imports little, as every command imports it.
 """
 
 import re
-from collections.abc import Sequence
 
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
@@ -18,20 +17,12 @@ UNPRINTABLE = re.compile(
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e007f]"
 )
-MAX_NAMED = 5
-"""How many names of a list that may be long a message shows."""
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
     r"""``text`` in one line, with ``\x1b`` and the like written out."""
     return UNPRINTABLE.sub(_escape, text)
-
-
-def first_of(names: Sequence[str], most: int = MAX_NAMED) -> str:
-    """The first ``most`` names and how many others there are: ``a, b and 3 more``."""
-    others = len(names) - most
-    return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")
 
 
 def printable_json(document: str) -> str:

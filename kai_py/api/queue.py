@@ -24,6 +24,7 @@ from kai_py.api.model import (
     list_map,
     with_cel_rules,
 )
+from kai_py.api.phrases import count_of
 from kai_py.api.problems import FieldProblem, field_problems
 from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import QueueStatus
@@ -334,7 +335,7 @@ class InvalidQueueError(ValueError):
         self.problems = problems
         listed = "; ".join(map(str, problems[:MAX_PROBLEMS_LISTED]))
         others = len(problems) - MAX_PROBLEMS_LISTED
-        more = f"; and {others} more problems" if others > 0 else ""
+        more = f"; and {count_of(others, 'more problem')}" if others > 0 else ""
         super().__init__(f"Queue {name}: {listed}{more}")
 
 

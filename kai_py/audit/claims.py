@@ -7,7 +7,7 @@ pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import (
     AllocationResult,

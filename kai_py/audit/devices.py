@@ -10,7 +10,7 @@ again nothing can be said. Sources: KEP-4381, KEP-4815, KEP-5075.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps, name_of

@@ -5,7 +5,7 @@ scheduler has it: if they are equal, or one of them means all. Terminating pods 
 pods bound a moment ago: the kubelet may still refuse them. O(pods and their ports).
 """
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,

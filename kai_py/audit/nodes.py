@@ -25,8 +25,8 @@ from kai_py.api.gpu_reservation import (
     reserved_group,
 )
 from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, GpuShareError, gpu_share
+from kai_py.api.phrases import count_of, first_of
 from kai_py.api.pod_phases import is_finished
-from kai_py.api.printable import first_of
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
@@ -226,7 +226,7 @@ def _cards_over(node: Node, cards: Mapping[str, _Card]) -> Iterator[AuditFinding
             yield AuditFinding(
                 FindingKind.NODE_OVER_CAPACITY,
                 (f"Node {node.metadata.name}", f"GPU {group}"),
-                f"{text}the parts of pods {shown} add up to {parts:g} GPUs",
+                f"{text}the parts of pods {shown} add up to {count_of(parts, 'GPU')}",
             )
 
 

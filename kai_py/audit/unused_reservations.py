@@ -7,8 +7,8 @@ claims a pod has, nothing is said, nor of finished and terminating pods: their r
 
 from collections.abc import Set
 
+from kai_py.api.phrases import first_of
 from kai_py.api.pod_phases import is_finished
-from kai_py.api.printable import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.audit.claims import PODS, claim_names, group_of, reservation_settled

@@ -5,7 +5,7 @@ second pod on the same node does not start, and one on another node may write to
 Terminating pods do not count: the pod that replaces one waits for it. Source: KEP-2485.
 """
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.storage import READ_WRITE_ONCE_POD
 from kai_py.audit.finding import (

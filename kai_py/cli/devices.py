@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from kai_py.api.phrases import count_of
 from kai_py.api.records.resource_admin import ReportedPool, ResourcePoolStatusRequest
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions, cluster_client
@@ -21,7 +22,6 @@ from kai_py.cli.output import (
     Output,
     OutputOptions,
     check_known,
-    count_of,
     print_document,
     print_table,
 )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import typer
 
-from kai_py.cli.output import count_of, print_table, say
+from kai_py.api.phrases import count_of
+from kai_py.cli.output import print_table, say
 from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 from kai_py.observe.decision_log import Decision, DecisionKind
@@ -43,7 +44,7 @@ def _print(explanation: Explanation) -> None:
         when = f"by {_local_time(each.at)}" if each.at else "now: they are terminating"
         basis = ", judging by earlier pods of their kind" if each.is_observed else ""
         say_sentence(
-            f"  Pods with {format_amount(each.gpus)} GPUs are expected to end {when}{basis}."
+            f"  Pods with {count_of(round(each.gpus, 2), 'GPU')} are expected to end {when}{basis}."
         )
     if explanation.nodes:
         since = f", since {_local_time(explanation.started)}" if explanation.started else ""

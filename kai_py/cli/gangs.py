@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from kai_py.api.phrases import count_of
 from kai_py.api.problems import closest_match
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
@@ -21,7 +22,6 @@ from kai_py.cli.output import (
     Output,
     OutputOptions,
     check_known,
-    count_of,
     not_found,
     print_document,
     print_table,
@@ -36,7 +36,6 @@ from kai_py.observe.explanation import DELETED
 from kai_py.observe.gang_rows import GangRow, TreeRow, gang_rows
 from kai_py.observe.gang_state import RUNNING, STARTING
 from kai_py.observe.http_lists import GangList
-from kai_py.observe.share_steps import format_amount
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -174,7 +173,7 @@ def _print_others(listing: GangList) -> None:
     gangs = count_of(others.running + others.pending, "gang")
     say(
         f"Other namespaces: {gangs}, {others.pending} of them pending, with "
-        f"{format_amount(others.gpus)} GPUs allocated.",
+        f"{count_of(round(others.gpus, 2), 'GPU')} allocated.",
         err=True,
     )
     if listing.unreviewed:

@@ -213,11 +213,6 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
         yield lambda done: bar.update(task, completed=done)
 
 
-def count_of(number: int, noun: str) -> str:
-    """``1 gang``, ``2 gangs``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def check_known(option: str, value: str, names: Iterable[str], *, hint: str) -> None:
     """Raise CommandError unless ``value`` is empty or one of ``names``."""
     known = sorted(set(names))

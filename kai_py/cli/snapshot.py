@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from kai_py.api.phrases import count_of
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
-from kai_py.cli.output import count_of, progress, say
+from kai_py.cli.output import progress, say
 from kai_py.cli.reading import read_now
 from kai_py.simulate.objects import write_objects
 from kai_py.simulate.redaction import redact

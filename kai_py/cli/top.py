@@ -25,10 +25,10 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.text import Text
 
+from kai_py.api.phrases import count_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import count_of
 from kai_py.cli.reading import READ_SECONDS, check_rights, wait_until_read
 from kai_py.cli.scheduler_http import SchedulerAddress, SchedulerOptions, with_both_reasons
 from kai_py.cli.top_controls import TopSession, TopSource, keys_in

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
+from kai_py.api.phrases import count_of
 from kai_py.cli.errors import CommandError
 from kai_py.cli.explanation_text import described
-from kai_py.cli.output import count_of
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.live.cluster import LiveCluster, LiveGang
 from kai_py.observe.live.feed import Feed

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from rich.text import Text
 
+from kai_py.api.phrases import count_of
 from kai_py.cli.errors import CommandError
 from kai_py.cli.naming import context_namespace
-from kai_py.cli.output import count_of
 from kai_py.cli.scheduler_http import Link, Query, SchedulerAddress, decoded
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus
 from kai_py.observe.cluster_state import in_tree_order

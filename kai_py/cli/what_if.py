@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from kai_py.api.phrases import count_of
 from kai_py.api.sent_objects import encode_objects
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
@@ -256,10 +257,9 @@ def _objects(path: Path) -> list[Document]:
 def _print_needed(needed: NodesNeeded) -> None:
     like, count = needed.like, needed.nodes
     if count is None:
-        say(f"even {needed.most} more nodes like {like} would leave gangs pending")
+        say(f"even {count_of(needed.most, 'more node')} like {like} would leave gangs pending")
     else:
-        nodes = "node" if count == 1 else "nodes"
-        say(f"with {count} more {nodes} like {like}, no gang is short of capacity")
+        say(f"with {count_of(count, 'more node')} like {like}, no gang is short of capacity")
 
 
 def _print_comparison(comparison: Comparison) -> None:

@@ -17,6 +17,7 @@ course, later. With eight nodes:
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kai_py.api.phrases import count_of
 from kai_py.demo.workloads import DemoWorkload, GpuSource, QueueSetup
 
 GPUS_PER_NODE = 8
@@ -267,8 +268,8 @@ def _expectations(workloads: _Workloads) -> tuple[Expectation, ...]:
 
 
 def _size(workload: DemoWorkload) -> str:
-    gpus = "1 GPU" if workload.gpus == 1 else f"{workload.gpus} GPUs"
-    return f"{workload.name}, {workload.pods} pods x {gpus}"
+    pods, gpus = count_of(workload.pods, "pod"), count_of(workload.gpus, "GPU")
+    return f"{workload.name}, {pods} x {gpus}"
 
 
 def _started(workload: DemoWorkload) -> MilestoneReached:

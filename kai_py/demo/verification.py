@@ -11,6 +11,7 @@ Pure: the same events have the same result.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kai_py.api.phrases import count_of
 from kai_py.demo.events import (
     AnyDemoEvent,
     ClaimChange,
@@ -118,9 +119,8 @@ class Verification:
     def _running(self, change: PodChanged, gang: _Gang) -> None:
         if change.pod in gang.bound and not gang.started:
             name, min_members = gang.workload.name, gang.workload.min_available
-            self._violations[
-                f"{name} ran with {len(gang.bound)} pods, its minMember is {min_members}"
-            ] = None
+            pods = count_of(len(gang.bound), "pod")
+            self._violations[f"{name} ran with {pods}, its minMember is {min_members}"] = None
 
     def _pod_ended(self, change: PodChanged, gang: _Gang) -> None:
         if change.pod not in gang.bound:
@@ -137,7 +137,7 @@ class Verification:
 
     def _partial_gangs(self) -> tuple[str, ...]:
         return tuple(
-            f"{gang.workload.name} was left with {len(gang.bound)} pods bound"
+            f"{gang.workload.name} was left with {count_of(len(gang.bound), 'pod')} bound"
             for gang in self._gangs.values()
             if gang.bound and not gang.started
         )

@@ -29,6 +29,7 @@ from functools import lru_cache
 from typing import Any
 
 from kai_py.api.numbers import parse_int64
+from kai_py.api.phrases import count_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job, PodFailurePolicy, PodFailureRule
 from kai_py.api.records.unstructured import Unstructured, values_at
@@ -93,7 +94,8 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
     default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING
     backoff = default if spec.backoff_limit is None else spec.backoff_limit
     failed_pods = job.status.failed_pods
-    already = f", and {failed_pods} pods have failed" if failed_pods > 0 else ""
+    have = "has" if failed_pods == 1 else "have"
+    already = f", and {count_of(failed_pods, 'pod')} {have} failed" if failed_pods > 0 else ""
     if backoff < MAX_REMAINING:
         cause = f"spec.backoffLimit is {backoff}{already}"
         yield _limit(link, backoff - failed_pods, cause, most=backoff)

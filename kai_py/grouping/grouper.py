@@ -18,7 +18,7 @@ import msgspec
 
 from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from kai_py.api.phrases import count_of
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.unstructured import Unstructured, mappings_in
 from kai_py.grouping.gang import GangSpec, Subgroup
@@ -102,7 +103,7 @@ def describe_start(gang: GangSpec) -> str:
     first = _minimum(gang.tree)
     later = sum(max(each.count - first.get(each.subgroup, 0), 0) for each in gang.expected)
     pods = sum(first.values())
-    counted = "1 pod" if pods == 1 else f"{pods} pods" if pods else "any of its pods"
+    counted = count_of(pods, "pod") if pods else "any of its pods"
     parts = ", ".join(f"{leaf} {count}" for leaf, count in first.items() if count)
     if all(first) and len(first) <= MAX_PARTS and pods:
         counted = f"{counted} ({parts})"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from kai_py.api.phrases import count_of
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
 from kai_py.commit import event_writer as details
@@ -93,8 +94,8 @@ def decisions_of_events(events: Iterable[ClusterEvent]) -> tuple[Decision, ...]:
 
 
 def _evicted(pods: int) -> str:
-    evicted = "1 pod was evicted" if pods == 1 else f"{pods} pods were evicted"
-    return f"{evicted}; {EVENTS_EXPIRED}"
+    were = "was" if pods == 1 else "were"
+    return f"{count_of(pods, 'pod')} {were} evicted; {EVENTS_EXPIRED}"
 
 
 def _merged(first: Decision, other: Decision) -> Decision:

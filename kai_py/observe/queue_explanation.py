@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import count_of, first_of
 from kai_py.observe.share_steps import format_amount
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage
@@ -73,7 +73,9 @@ def _allocation(share: QueueShare) -> str:
     allocated, requested = _gpus(share.allocated), _gpus(share.requested)
     maximum = share.maximum.get(GPU, math.inf)
     limit = "has no max" if math.isinf(maximum) else f"may have {format_amount(maximum)}"
-    requests = f"It requests {format_amount(requested)} GPUs and has {format_amount(allocated)}"
+    requests = (
+        f"It requests {count_of(round(requested, 2), 'GPU')} and has {format_amount(allocated)}"
+    )
     return f"{requests}; it deserves {format_amount(_gpus(share.deserved))} and {limit}."
 
 
@@ -92,7 +94,7 @@ def _infeasible(share: QueueShare, plan: Plan) -> Iterator[str]:
     if not share.infeasible:
         return
     gpus = _gpus(share.infeasible)
-    amount = f"{format_amount(gpus)} GPUs" if gpus else ", ".join(sorted(share.infeasible))
+    amount = count_of(round(gpus, 2), "GPU") if gpus else ", ".join(sorted(share.infeasible))
     gangs = [
         each.gang for each in plan.unplaced if each.queue == share.queue and each.is_infeasible
     ]
@@ -110,7 +112,7 @@ def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> I
         lenders = {each.queue: _unused(each) for each in siblings if _unused(each) > 0}
         verbs = "deserve and do not use" if len(lenders) > 1 else "deserves and does not use"
         source = f", of what {_named(lenders, shows)} {verbs}" if lenders else ""
-        yield f"It borrows {format_amount(above)} GPUs{source}."
+        yield f"It borrows {count_of(round(above, 2), 'GPU')}{source}."
     elif _unused(share) > 0:
         borrowers = {
             each.queue: _gpus(each.allocated) - _gpus(each.deserved)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kai_py.api.phrases import count_of
 from kai_py.policy.queue_usage import QueueUsage, QuotaBound, exceeds
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
@@ -56,10 +57,10 @@ class QuotaExceeded:
 
     def infeasible(self, resource_name: str) -> str:
         """One clause for people: the request alone is above the limit."""
-        noun, per_unit = display_unit(resource_name)
+        _, per_unit = display_unit(resource_name)
         what = "max" if self.bound is QuotaBound.MAX else "deserved"
         return (
-            f"it requests {self.requested / per_unit:g} {noun} at once; {what} of queue "
+            f"it requests {display_amount(self.requested, resource_name)} at once; {what} of queue "
             f"{self.queue} is {self.limit / per_unit:g}"
         )
 
@@ -118,6 +119,13 @@ def _first_exceeded(
     return QuotaExceeded(
         bound, name, row, float(limit[at]), float(allocated[at]), float(request[row])
     )
+
+
+def display_amount(amount: float, resource_name: str) -> str:
+    """A row amount of a resource as messages give it: ``1 GPU``, ``2 CPU cores``."""
+    noun, per_unit = display_unit(resource_name)
+    shown = amount / per_unit
+    return count_of(shown, "GPU") if noun == "GPUs" else f"{shown:g} {noun}"
 
 
 def display_unit(resource_name: str) -> tuple[str, float]:

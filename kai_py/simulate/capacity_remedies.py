@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from kai_py.api.phrases import count_of
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.masks import conjuncts
 from kai_py.dra.selectors.selector import compile_selector
@@ -204,10 +205,8 @@ def _add_nodes_like(search: RemedySearch, like: str) -> Iterator[Suggestion]:
 
     count_needed = search.smallest_count(steps, limit=MAX_NODES)
     if count_needed:
-        plural = "s" if count_needed > 1 else ""
-        yield from search.verified(
-            f"add {count_needed} node{plural} like {like}", *steps(count_needed)
-        )
+        text = f"add {count_of(count_needed, 'node')} like {like}"
+        yield from search.verified(text, *steps(count_needed))
 
 
 def reduce_requests(search: RemedySearch) -> Iterator[Suggestion]:
@@ -271,7 +270,7 @@ def _fewer_devices(search: RemedySearch, document: Document) -> Iterator[Suggest
     less = search.smallest_count(steps, limit=count - 1)
     if less:
         where = f"{document['kind']} {document['metadata']['name']}"
-        text = f"claim {count - less} devices instead of {count} in {where}"
+        text = f"claim {count_of(count - less, 'device')} instead of {count} in {where}"
         yield from search.verified(text, *steps(less))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.printable import first_of, printable, printable_json
+from kai_py.api.printable import printable, printable_json
 
 ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f"
 
@@ -38,10 +38,3 @@ def test_a_json_document_says_the_same(value):
     text = printable_json(json.dumps(value, ensure_ascii=False, indent=1))
     assert json.loads(text) == value
     assert not dangerous(text.replace("\n", ""))
-
-
-def test_of_a_long_list_the_first_names_are_shown():
-    assert first_of([]) == ""
-    assert first_of(list("abcde")) == "a, b, c, d, e"
-    assert first_of(list("abcdef")) == "a, b, c, d, e and 1 more"
-    assert first_of(list("abcde"), 2) == "a, b and 3 more"

@@ -77,7 +77,7 @@ def test_a_gang_that_starts_again_must_be_whole_again():
     pods(told, PodChange.TERMINATING, 0, 1, 2)
     pods(told, PodChange.BOUND, 3)
     pods(told, PodChange.RUNNING, 3)
-    assert told.violations == ("gang ran with 1 pods, its minMember is 3",)
+    assert told.violations == ("gang ran with 1 pod, its minMember is 3",)
 
 
 def test_a_gang_left_in_part_is_missing_from_the_summary():

@@ -204,7 +204,7 @@ def test_a_limit_names_what_fails_and_why():
     (limit,) = limits(job(backoffLimit=3, failed=1), job_set({"maxRestarts": 0}))
     assert limit.owner.kind == "JobSet"
     assert "spec.failurePolicy.maxRestarts is 0" in limit.cause
-    assert "spec.backoffLimit is 3, and 1 pods have failed" in limit.cause
+    assert "spec.backoffLimit is 3, and 1 pod has failed" in limit.cause
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_gang_that_starts_or_grows_uses_no_spare():
     assert len(placed(plan)) == 1
     assert "spare" not in placed(plan).values()
     [waiting] = plan.unplaced
-    assert "1 nodes are spares that only repairs of their queues use" in waiting.message
+    assert "1 node is a spare that only repairs of their queues use" in waiting.message
 
 
 def test_a_gang_that_lost_a_node_uses_the_spare():

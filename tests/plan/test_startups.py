@@ -87,7 +87,7 @@ def test_a_gang_that_is_not_ready_in_time_is_evicted_whole():
     assert evicted(plan) == []
     [noted] = plan.starting
     assert noted.gang == KEY
-    assert "1 of 2 pods are not ready: the image of container main cannot be pulled" in (
+    assert "1 of 2 pods is not ready: the image of container main cannot be pulled" in (
         noted.message
     )
     assert made.memory.wake_at == pytest.approx(1_800_000_000.0 + 310)
@@ -395,7 +395,7 @@ def test_a_pod_that_gets_ready_leaves_the_others_of_its_gang_starting():
     made.plan(10)
     made.add(ready(pods[1], 20.0))
     [noted] = made.plan(30).starting
-    assert "1 of 3 pods are not ready" in noted.message
+    assert "1 of 3 pods is not ready" in noted.message
 
 
 @pytest.mark.parametrize("started", [True, False])

@@ -267,7 +267,7 @@ SITUATIONS = (
         waits=[gpus("waiting", 1)],
         gang=JOB,
         pods=1,
-        says="1 nodes are reserved for gangs that have waited longer",
+        says="1 node is reserved for gangs that have waited longer",
         suggests="reserve no nodes for gangs of Queue patient (reserveAfter)",
     ),
 )

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from kai_py.api.numbers import parse_int64
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,

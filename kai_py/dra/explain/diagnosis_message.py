@@ -6,6 +6,7 @@ It says "no device matches selector" where no device passes the selectors of a r
 
 from collections.abc import Iterable, Sequence
 
+from kai_py.api.phrases import count_of
 from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
 from kai_py.dra.eligibility import DeviceCheck
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis
@@ -20,9 +21,8 @@ MAX_QUOTE_LENGTH = 160
 def diagnosis_message(diagnosis: AllocationDiagnosis, claims: Sequence[ResourceClaim]) -> str:
     """The sentence for ``claims``, those of the diagnosis or others with equal specs."""
     if diagnosis.budget_exceeded_nodes:
-        return f"search budget exceeded on {diagnosis.budget_exceeded_nodes} nodes" + _pools_text(
-            diagnosis
-        )
+        nodes = count_of(diagnosis.budget_exceeded_nodes, "node")
+        return f"search budget exceeded on {nodes}{_pools_text(diagnosis)}"
     blocked = diagnosis.blocked
     if blocked is None:
         combined = _combined_message(diagnosis)
@@ -78,13 +78,12 @@ def _constraint_text(constraint: DeviceConstraint) -> str:
 
 
 def _counts_text(devices: int, rejected: Sequence[DeviceRejectionCount]) -> str:
-    noun = "device" if devices == 1 else "devices"
     if not rejected:
-        return f"{devices} {noun}"
+        return count_of(devices, "device")
     texts = [_rejection_text(each) for each in rejected[:MAX_CAUSES]]
     rest = sum(each.devices for each in rejected[MAX_CAUSES:])
     texts += [f"{rest} for other reasons"] if rest else []
-    return f"of {devices} {noun} {', '.join(texts)}"
+    return f"of {count_of(devices, 'device')} {', '.join(texts)}"
 
 
 def _rejection_text(rejection: DeviceRejectionCount) -> str:

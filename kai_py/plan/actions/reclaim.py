@@ -24,7 +24,7 @@ from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool, most_saturated_first
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
-from kai_py.policy.queue_limits import display_unit
+from kai_py.policy.queue_limits import display_amount, display_unit
 from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds, exceeds_any
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
@@ -86,12 +86,13 @@ class Reclaim(VictimStrategy):
     def reason(self, unit: VictimUnit) -> str:
         """Names the reclaiming workload, and what both queues have allocated of their share."""
         usage, row, texts = self.state.quota.usage, self._resource_to_tell(unit.gang), []
-        noun, per_unit = display_unit(self.state.quota.resources[row])
+        resource = self.state.quota.resources[row]
+        _, per_unit = display_unit(resource)
         for name in (self.gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]
-            allocated = usage.allocated.item(row, at) / per_unit
+            allocated = display_amount(usage.allocated.item(row, at), resource)
             fair = usage.fair.item(row, at) / per_unit
-            texts.append(f"queue {name} has {allocated:g} {noun} allocated, fair share {fair:g}")
+            texts.append(f"queue {name} has {allocated} allocated, fair share {fair:g}")
         owner = self.gang.owner
         return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 

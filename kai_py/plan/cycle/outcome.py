@@ -8,6 +8,7 @@ reason (``list_unplaced``), and every queue with its shares (``queue_shares``).
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from kai_py.api.phrases import count_of
 from kai_py.api.references import PodRef
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang_settings import Wording
@@ -299,8 +300,9 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     assignments = [placed[m.pod.uid] for m in gang.pending if m.pod.uid in placed]
     nominated = [each for each in assignments if each.capacity is Capacity.FUTURE_IDLE]
     incomplete = None if nominated else incomplete_subgroup(gang)
+    waiting = len(nominated or gang.pending)
     return incomplete or Unschedulable(
         Stage.NOMINATED,
-        f"capacity is being freed for {len(nominated or gang.pending)} pods; they start when the "
-        "terminating pods have ended.",
+        f"capacity is being freed for {count_of(waiting, 'pod')}; "
+        f"{'it starts' if waiting == 1 else 'they start'} when the terminating pods have ended.",
     )

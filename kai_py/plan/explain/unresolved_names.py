@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 from msgspec import structs
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import count_of, first_of
 from kai_py.api.problems import closest_match
 from kai_py.api.records.node import Taint
 from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
@@ -142,8 +142,7 @@ def taint_hint(snapshot: Snapshot, gang: Gang) -> str:
     if not counts:
         return ""
     taint, count = max(counts.items(), key=lambda item: (item[1], taint_text(item[0])))
-    nodes_text = "1 node" if count == 1 else f"{count} nodes"
-    return f"A toleration of taint {taint_text(taint)} would admit {nodes_text}."
+    return f"A toleration of taint {taint_text(taint)} would admit {count_of(count, 'node')}."
 
 
 QUEUE_STAGES = frozenset({Stage.INVALID, Stage.QUEUE_NOT_FOUND})

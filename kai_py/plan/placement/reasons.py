@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.phrases import count_of
 from kai_py.plan.plan import Protection, Shortage, Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
@@ -167,8 +168,7 @@ def for_gang(
     reason = replace(reason, shortage=detailed)
     if not others or not reason.causes:
         return reason
-    pods = "1 other pod" if len(others) == 1 else f"{len(others)} other pods"
-    return reason.with_clause(f"{pods} of the gang would fit")
+    return reason.with_clause(f"{count_of(len(others), 'other pod')} of the gang would fit")
 
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:
@@ -176,7 +176,8 @@ def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Uns
 
     ``replicas``: how many of the gang's pods would fit there; if enough, the stage is RESERVED.
     """
-    note = f"{nodes} nodes are reserved for gangs that have waited longer"
+    are = "is" if nodes == 1 else "are"
+    note = f"{count_of(nodes, 'node')} {are} reserved for gangs that have waited longer"
     shortage = reason.shortage
     reserved = shortage is not None and shortage.found + replicas >= shortage.needed
     stage = Stage.RESERVED if reserved else reason.stage
@@ -187,7 +188,8 @@ def with_spares(reason: Unschedulable, nodes: int) -> Unschedulable:
     """``reason`` with the number of spare nodes that the gang may not use."""
     if not reason.message:
         return reason
-    note = f"{nodes} nodes are spares that only repairs of their queues use (spec.spares)"
+    what = "1 node is a spare" if nodes == 1 else f"{nodes} nodes are spares"
+    note = f"{what} that only repairs of their queues use (spec.spares)"
     return reason.with_clause(note)
 
 
@@ -204,7 +206,7 @@ def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
         for each in gang.refusals[:MAX_REFUSALS_SHOWN]
     ]
     more = len(gang.refusals) - len(listed)
-    listed += [f"so are {more} more nodes"] if more else []
+    listed += [f"so {'is' if more == 1 else 'are'} {count_of(more, 'more node')}"] if more else []
     return reason.with_clause("; ".join(listed))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import count_of, first_of
 from kai_py.api.problems import closest_match
 from kai_py.grouping.gang import WHOLE, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity
@@ -200,7 +200,7 @@ def topology_unsatisfied(
 
 def _domain_capacity_text(best: tuple[str, int], needed: int, occupied: str) -> str:
     name, fitting = best
-    pods = f"{needed} pods" if needed > 1 else "1 pod"
+    pods = count_of(needed, "pod")
     if occupied:
         return f"its other pods are in {occupied}, which has no capacity for {pods} more"
     if not name or not 0 < fitting < needed:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as with_fields
 
-from kai_py.api.printable import first_of
+from kai_py.api.phrases import first_of
 from kai_py.api.records.resource import DeviceRequest, DeviceSubRequest, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
 from kai_py.plan.placement.next_pods import PlacementRequest

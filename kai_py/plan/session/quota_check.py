@@ -16,7 +16,7 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.queue_limits import check_limits, check_max, display_unit
+from kai_py.policy.queue_limits import check_limits, check_max, display_amount
 from kai_py.policy.queue_usage import QuotaBound
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
@@ -41,13 +41,11 @@ def check_quota(
     message = over.message(resource)
     leaving = quota.leaving[over.resource, quota.queues.positions[over.queue]]
     if leaving > 0:
-        noun, per_unit = display_unit(resource)
-        message += f" ({leaving / per_unit:g} {noun} of it by terminating pods)"
+        message += f" ({display_amount(leaving, resource)} of it by terminating pods)"
     owed = usage.owed if over.bound is QuotaBound.MAX else usage.owed_non_preemptible
     shared = owed[over.resource, quota.queues.positions[over.queue]]
     if shared > 0:
-        noun, per_unit = display_unit(resource)
-        message += f" ({shared / per_unit:g} {noun} of it in claims charged to other queues)"
+        message += f" ({display_amount(shared, resource)} of it in claims charged to other queues)"
     return Unschedulable(stage, message, infeasible=infeasible)
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import structs
 
+from kai_py.api.phrases import count_of
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.placement.shape_groups import by_shape
@@ -30,7 +31,7 @@ from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import StaticFit
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
-from kai_py.policy.queue_limits import display_unit
+from kai_py.policy.queue_limits import display_amount, display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
 from kai_py.policy.reclaim_refusal import ReclaimRefused, ReclaimRule
 from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, reclaimable_queues
@@ -93,7 +94,8 @@ def _with_protections(
 ) -> Unschedulable:
     listed = "; ".join(each.message for each in found[:MAX_QUEUES_LISTED])
     others = len(found) - MAX_QUEUES_LISTED
-    more = f"; {others} more queues are protected" if others > 0 else ""
+    are = "is" if others == 1 else "are"
+    more = f"; {count_of(others, 'more queue')} {are} protected" if others > 0 else ""
     noted = reason.with_sentence(f"No preemption victims: {listed}{more}.")
     return structs.replace(noted, stage=stage, protections=found)
 
@@ -165,14 +167,14 @@ def _own_share_refusal(state: CycleState, reclaimer: Reclaimer) -> Protection | 
 
 def share_protection(refused: ReclaimRefused, resources: Sequence[str]) -> Protection:
     """The protection by shares, from a refusal; ``resources``: names of the rows compared."""
-    noun, per_unit = display_unit(resources[refused.resource])
+    resource = resources[refused.resource]
+    _, per_unit = display_unit(resource)
     fair = refused.rule is ReclaimRule.FAIR_SHARE
     rule = ProtectionRule.FAIR_SHARE if fair else ProtectionRule.DESERVED
     value, bound = refused.value / per_unit, refused.bound / per_unit
     what = "its fair share" if fair else "its deserved quota for non-preemptible pods"
-    message = (
-        f"queue {refused.queue} would have {value:g} {noun} allocated, above {what} of {bound:g}"
-    )
+    allocated = display_amount(refused.value, resource)
+    message = f"queue {refused.queue} would have {allocated} allocated, above {what} of {bound:g}"
     return Protection(rule, refused.queue, message, value, bound)
 
 
@@ -245,12 +247,15 @@ def _sibling_share(state: CycleState, reclaimer: Reclaimer, sibling: int) -> Pro
         with_request[rows, None], usage.queues.deserved[rows, ours, None]
     ).any()
     bounds = usage.queues.deserved if below_deserved else usage.allocatable
-    noun, per_unit = display_unit(state.quota.resources[row])
+    resource = state.quota.resources[row]
+    _, per_unit = display_unit(resource)
     value, bound = usage.allocated[row, sibling] / per_unit, bounds[row, sibling] / per_unit
     share = "its deserved quota" if below_deserved else "its fair share"
     share += ", which is unlimited" if math.isinf(bound) else f" of {bound:g}"
     name = usage.queues.names[sibling]
-    allocated = f"queue {name} has {value:g} {noun} allocated"
+    allocated = (
+        f"queue {name} has {display_amount(usage.allocated.item(row, sibling), resource)} allocated"
+    )
     if exceeds(usage.allocated[row, sibling], bounds[row, sibling]):
         message = f"{allocated}, and reclaiming what is above {share} does not free enough capacity"
         return Protection(

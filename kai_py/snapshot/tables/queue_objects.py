@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from kai_py.api.phrases import count_of
 from kai_py.api.queue import (
     API_VERSION,
     DeviceShare,
@@ -153,7 +154,7 @@ def field_path(resource: str, bound: str) -> str:
 def amount_text(amount: float, resource: str) -> str:
     """An amount in row units as people read it."""
     (shown,) = in_api_units({resource: amount}).values()
-    return f"{shown:.10g} GPUs" if resource == GPU else f"{shown:.10g} {resource}"
+    return count_of(shown, "GPU") if resource == GPU else f"{shown:.10g} {resource}"
 
 
 def _unit(resource: str) -> float:

@@ -64,7 +64,7 @@ def test_both_sides_are_told():
     )
     refused = why(plan, "default/Pod/small")
     assert refused.stage is Stage.RESERVED
-    assert "1 nodes are reserved for gangs that have waited longer" in refused.message
+    assert "1 node is reserved for gangs that have waited longer" in refused.message
 
 
 @pytest.mark.parametrize(
