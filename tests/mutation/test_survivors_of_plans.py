@@ -331,7 +331,8 @@ def test_units_are_proposed_by_cost_unless_an_exact_count_began_with_them(
     for name in ("ReplicaSteps", "by_node_eviction_cost", "by_total_cost"):
         monkeypatch.setattr(reduction, name, lambda *_: ())
     monkeypatch.setattr(reduction.VictimReduction, "_rows_of", lambda *_: [()])
-    monkeypatch.setattr(reduction, "needs_all_subsets", lambda *_: False)
+    for name in ("is_cheapest", "needs_all_subsets"):
+        monkeypatch.setattr(reduction, name, lambda *_: False)
     monkeypatch.setattr(
         reduction.VictimReduction, "_enough_of", lambda _, units: proposed.append([*units])
     )

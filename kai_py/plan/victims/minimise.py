@@ -15,7 +15,7 @@ it had before if that costs no more:
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -105,6 +105,20 @@ def by_total_cost(
                 break
         best = found
     return list(dict.fromkeys(best[needed][1])) if needed in best else []
+
+
+def is_cheapest(
+    needed: Sequence[VictimUnit], units: Iterable[VictimUnit], costs: EvictionCosts
+) -> bool:
+    """Whether certainly no set made of ``units`` costs less than ``needed``.
+
+    A set costs at least as much as each of its units. Only whole gangs can be compared like this:
+    others may be evicted in smaller parts than their units.
+    """
+    cost = costs.of(needed)
+    return all(
+        len(unit.members) == len(unit.gang.bound) and cost <= costs.of_unit(unit) for unit in units
+    )
 
 
 def needs_all_subsets(request: PlacementRequest, units: Sequence[VictimUnit]) -> bool:

@@ -19,6 +19,7 @@ from kai_py.plan.victims.minimise import (
     by_total_cost,
     cheapest_set,
     has_few_subsets,
+    is_cheapest,
     needs_all_subsets,
     rows_by_domain,
 )
@@ -60,6 +61,8 @@ class VictimReduction:
         units = list(islice(proposed, min(MAX_UNITS, self._state.search_budgets.minimised_units)))
         self._state.search_budgets.minimised_units -= len(units)
         costs = self._strategy.pool.costs
+        if is_cheapest(needed, units, costs):
+            return needed
         replicas = ReplicaSteps(self._state, self._request, units, costs)
         proposals: list[Iterable[VictimUnit]] = [
             by_node_eviction_cost(replicas, costs, rows) for rows in self._rows_of(replicas)

@@ -2,6 +2,8 @@
 
 import random
 from itertools import combinations
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -9,8 +11,12 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.settings import CycleSettings
+from kai_py.plan.victims import reduction
+from kai_py.plan.victims.minimise import is_cheapest
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.examples import examples
 from tests.support.worlds import gang, world
 
 NOW, RESTART = 40_000.0, 60.0
@@ -55,17 +61,29 @@ def least_lost(nodes, gangs, count, gpus):
     return min((lost(gangs, each) for each in sets if fits(each)), default=None)
 
 
-def check(seed):
-    chance = random.Random(seed)
-    nodes, victims = running(chance)
-    count, gpus = chance.randint(1, 2), chance.randint(1, 3)
+def decide(nodes, victims, count, gpus, floors=None):
+    """The plan for a gang of ``count`` pods; ``floors``: minMember of the gangs, all if None."""
     gangs = [
-        gang(f"r{i}", nodes=where, gpus=used, queue="guest", created=NOW - ran)
+        gang(
+            f"r{i}",
+            nodes=where,
+            gpus=used,
+            queue="guest",
+            created=NOW - ran,
+            floor=None if floors is None else floors[i],
+        )
         for i, (where, used, ran) in enumerate(victims)
     ]
     new = gang("new", pods=count, gpus=gpus, queue="owner", created=NOW - 10)
     snapshot = world(nodes, *gangs, new, queues=QUEUES).snapshot(NOW)
-    plan = run_cycle(snapshot, CycleSettings(loss_rules=RULES), CycleMemory(ClusterDevices()))
+    return run_cycle(snapshot, CycleSettings(loss_rules=RULES), CycleMemory(ClusterDevices()))
+
+
+def check(seed):
+    chance = random.Random(seed)
+    nodes, victims = running(chance)
+    count, gpus = chance.randint(1, 2), chance.randint(1, 3)
+    plan = decide(nodes, victims, count, gpus)
     if any(each.relocated_to for each in plan.evictions):
         return
     chosen = {int(each.pod.name[1:].partition("-")[0]) for each in plan.evictions}
@@ -86,3 +104,38 @@ def test_no_set_of_victims_would_lose_less(first):
 @pytest.mark.parametrize("seed", [1623, 1879])
 def test_a_gang_on_several_nodes_may_be_cheaper_than_others_on_each(seed):
     check(seed)
+
+
+def noted(known, *given):
+    known.append(is_cheapest(*given))
+    return known[-1]
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_victims_that_are_known_to_be_cheapest_are_those_of_a_whole_search(elastic):
+    """Where pods lose equally much, too, and where gangs may lose some of their pods."""
+    known = []
+    for seed in range(examples(120)):
+        chance = random.Random(seed)
+        nodes, victims = running(chance)
+        minutes = chance.choice((1, 3, 600))
+        victims = [(where, used, 1.0 + ran % (60 * minutes)) for where, used, ran in victims]
+        floors = [chance.randint(0, len(each[0])) for each in victims] if elastic else None
+        case = nodes, victims, chance.randint(1, 2), chance.randint(1, 3), floors
+        with patch.object(reduction, "is_cheapest", lambda *_: False):
+            expected = decide(*case)
+        with patch.object(reduction, "is_cheapest", lambda *given: noted(known, *given)):
+            assert repr(decide(*case)) == repr(expected), seed
+    assert any(known)
+
+
+def test_what_part_of_a_gang_costs_is_not_known_from_its_unit():
+    """Its pods may be evicted one by one, each at a lower cost than the unit."""
+    single, several = gang("single", nodes="a"), gang("several", nodes="bbb", floor=1)
+    needed = VictimUnit(single, single.members, ("",))
+    units = [needed, VictimUnit(several, several.members[:2], ("",), is_partial=True)]
+    costs = SimpleNamespace(
+        of=lambda chosen: (5.0, 1, len(chosen)), of_unit=lambda unit: (9.0, 1, len(unit.members))
+    )
+    assert is_cheapest([needed], units[:1], costs)
+    assert not is_cheapest([needed], units, costs)
