@@ -8,6 +8,7 @@ Everything that starts with ``x-kubernetes-`` is kept.
 Source: CustomResourceDefinition ``apiextensions.k8s.io/v1``, "specifying a structural schema".
 """
 
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
@@ -19,6 +20,8 @@ from pydantic import BaseModel
 from kai_py.api.queue import GROUP, VERSION, Queue
 
 _DROPPED = frozenset({"title", "$defs", "const"})
+_DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""The fast one, which needs libyaml, where it is installed."""
 Schema = dict[str, Any]
 
 
@@ -81,15 +84,8 @@ def crd_yaml(crd: Mapping[str, Any]) -> str:
 
 def plain_yaml(document: Mapping[str, Any]) -> str:
     """The document as YAML, keys in their order, shared values repeated."""
-    return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, width=100, allow_unicode=True)
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """Repeats shared values instead of writing anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
+    unshared = json.loads(json.dumps(document))
+    return yaml.dump(unshared, Dumper=_DUMPER, sort_keys=False, width=100, allow_unicode=True)
 
 
 def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
