@@ -10,6 +10,7 @@ placed in this cycle. A PodGroup is one entry.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from kai_py.api.records.resource import (
     MAX_RESERVED_FOR,
@@ -46,13 +47,10 @@ class ClaimUsers:
 
     def is_in_use(self, claim: ResourceClaim) -> bool:
         """Whether the claim still has a user."""
-        users = {
-            uid
-            for consumer in claim.status.reserved_for
-            for uid in self._pods_of_consumer(consumer, claim.metadata.uid)
-        }
-        users |= self._joined.get(claim.metadata.uid, {}).keys()
-        return not users <= self._left.get(claim.metadata.uid, {}).keys()
+        uid = claim.metadata.uid
+        left, joined = self._left.get(uid, {}), self._joined.get(uid, {})
+        users = (self._pods_of_consumer(each, uid) for each in claim.status.reserved_for)
+        return any(pod not in left for pod in chain(joined, chain.from_iterable(users)))
 
     def is_left_over(self, ref: ClaimRef) -> bool:
         """Whether a claim is allocated for none but pods that wait, which makes commit release it.
