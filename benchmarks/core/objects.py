@@ -11,6 +11,7 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from kai_py.api.gpu_share import GPU_FRACTION, GPU_GROUP
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import (
     Affinity,
@@ -38,6 +39,7 @@ NODE_GPUS = 8
 RACK, BLOCK = "rack", "block"
 REQUIRED_KEY = "kai.scheduler/topology-required-placement"
 APART = {"apart": "true"}
+HALF = {GPU_FRACTION: "0.5"}
 READY = NodeStatus(
     allocatable={"cpu": "20000", "memory": "20G", "pods": "110", "nvidia.com/gpu": str(NODE_GPUS)},
     conditions=(Condition(type="Ready", status="True"),),
@@ -99,7 +101,8 @@ def grouped_queues(*, queues: int, departments: int, gpus: float) -> list[Watche
 class Work:
     """A workload: ``pods`` alike pods that start together; ``on``: their nodes if they run.
 
-    ``within``: the topology level, a node label, of which one domain must hold them all.
+    ``within``: the topology level, a node label, of which one domain must hold them all. ``half``:
+    the GPU of which each pod has a half, its number in the cluster, in place of ``gpus``.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Work:
     on: tuple[int, ...] = ()
     one_per_rack: bool = False
     within: str = ""
+    half: int | None = None
 
     @property
     def created(self) -> datetime:
@@ -147,7 +151,10 @@ class Work:
         return Job(metadata=meta, spec=JobSpec(parallelism=self.pods, completions=self.pods))
 
     def _pod(self, name: str, node: int | None, owners: tuple[OwnerReference, ...]) -> Pod:
-        spec = pod_spec(self.gpus, self.cpu)
+        spec = pod_spec(0 if self.half is not None else self.gpus, self.cpu)
+        labels = dict(APART) if self.one_per_rack else {}
+        if self.half is not None and node is not None:
+            labels[GPU_GROUP] = f"gpu-{self.half}"
         if node is not None:
             spec = replace(spec, node_name=node_name(node))
         if self.priority is not None:
@@ -160,8 +167,8 @@ class Work:
                 namespace=NAMESPACE,
                 uid=f"pod-{name}",
                 creation_timestamp=self.created,
-                annotations=_marks(self.queue),
-                labels=APART if self.one_per_rack else {},
+                annotations=_marks(self.queue) | ({} if self.half is None else HALF),
+                labels=labels,
                 owner_references=owners,
             ),
             spec=spec,

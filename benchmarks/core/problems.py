@@ -183,6 +183,32 @@ def reclaim_among_queues(queues: int) -> Callable[[int], Cluster]:
     return build
 
 
+def reclaim_halves(node_count: int, pods: int) -> Callable[[int], Cluster]:
+    """Pods with half a GPU each take them from a queue that has all GPUs in halves."""
+
+    def build(factor: int) -> Cluster:
+        count = factor * node_count
+        halves = 2 * NODE_GPUS * count
+        works = [
+            Work(
+                name=f"running-{i}",
+                queue="above",
+                number=i,
+                on=(i // (2 * NODE_GPUS),),
+                half=i // 2,
+            )
+            for i in range(halves)
+        ]
+        works += [
+            Work(name=f"job-{i}", queue="below", number=halves + i, half=0)
+            for i in range(factor * pods)
+        ]
+        queues = [queue(name, halves / 4) for name in ("above", "below")]
+        return Cluster(queues, nodes(count), objects_of(works))
+
+    return build
+
+
 def unschedulable(node_count: int, *, beyond: int = 79, racks: int = 0) -> Callable[[int], Cluster]:
     """A gang of 10 x 8 GPUs; the running ones deserve all but ``beyond`` GPUs.
 

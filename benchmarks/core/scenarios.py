@@ -20,6 +20,7 @@ from benchmarks.core.problems import (
     preempt_for_nodes,
     reclaim_among_queues,
     reclaim_for_gang,
+    reclaim_halves,
     reclaim_large,
     reclaim_many,
     shapes_in_queues,
@@ -115,6 +116,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         title="reclaim by 400 one-GPU jobs of 200 queues from 200 other queues, 200 nodes",
         build=reclaim_among_queues(200),
         outcome=won(400, 400),
+    ),
+    Scenario(
+        name="reclaim-halves",
+        title="reclaim by 20 pods with half a GPU from 3,200 others, 200 nodes",
+        build=reclaim_halves(200, 20),
+        outcome=won(20, 20),
     ),
     Scenario(
         name="preempt-nodes",
