@@ -105,7 +105,7 @@ TABLE = [
             device(f"p{i}", type="amdgpu-partition", memory=size, **{BUS: "one"})
             for i, size in enumerate(("40Gi", "20Gi", "20Gi"))
         ],
-        {0.5: 1, 1: 3},
+        {0.4: 0, 0.5: 1, 1: 3},
     ),
     Row(
         "a mode of partitions, shared by count",

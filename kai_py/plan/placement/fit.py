@@ -150,14 +150,13 @@ class ShapeFits:
         takes capacity.
         """
         snapshot, positions = statement.snapshot, statement.snapshot.resources.positions
-        requests = shape.reported_requests
-        if any(name not in positions for name in requests):
-            return True
-        if statement.evicted:
-            return False
-        is_idle = capacity is Capacity.IDLE
+        is_idle, changed = capacity is Capacity.IDLE, bool(statement.evicted)
         most = snapshot.most_idle if is_idle else snapshot.most_future_idle
-        return any(amount > most[positions[name]] for name, amount in requests.items())
+        for name, amount in shape.reported_requests.items():
+            position = positions.get(name)
+            if position is None or (not changed and amount > most[position]):
+                return True
+        return False
 
     def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
         """Whether a pod fits on any node by resources alone once terminating pods have gone."""
