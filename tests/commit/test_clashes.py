@@ -110,6 +110,17 @@ async def test_the_rule_says_which_claim_gives_way(rule, phase, gone):
     assert world.counted == 1
 
 
+async def test_a_pod_that_has_started_since_it_was_watched_is_kept():
+    world = World()
+    await world.ours()
+    watched = {(NAMESPACE, pod.metadata.name): pod for pod in world.pods()}
+    world.clashes.pods = lambda: watched
+    world.api.patch_status(PODS, world.api.find(PODS, "ours", NAMESPACE), {"phase": "Running"})
+    async with world.watching():
+        world.theirs()
+    assert world.left() == set()
+
+
 async def test_what_clashed_before_anybody_listened_is_found():
     world = World()
     await world.ours()

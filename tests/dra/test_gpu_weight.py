@@ -150,6 +150,13 @@ TABLE = [
         for size, cores in (("40Gi", "10"), ("8Gi", "50"))
     ),
     Row(
+        "shares of GPUs with a capacity of zero",
+        EXAMPLE,
+        [device(f"gpu-{i}", shared=True, memory="80Gi", cores="0") for i in range(2)],
+        {0.5: 1, 1: 2, 4: 4},
+        {"memory": "40Gi"},
+    ),
+    Row(
         "shares that name no capacity",
         EXAMPLE,
         [device("gpu-0", shared=True)],

@@ -125,6 +125,17 @@ def test_conjuncts_carry_their_source_text():
 
 
 @pytest.mark.parametrize(
+    "inner", ['["x", "y"].exists(d, d == "y")', "cel.bind(d, d.index, d == 2)"]
+)
+def test_a_name_that_is_bound_again_hides_the_outer_one(inner):
+    text = f'cel.bind(d, {A}, {inner} && d.model == "H100")'
+    found = [device(1), device(2), device(2, "A100")]
+    value, error = mask(selector_of(text), DeviceTable.of(found))
+    assert (value.tolist(), error.tolist()) == answers(selector_of(text), found)
+    assert any(value)
+
+
+@pytest.mark.parametrize(
     ("text", "columns"),
     [
         ("true", []),
