@@ -11,6 +11,7 @@ from kai_py.commit.dependencies import ExecutorDependencies, Lookups
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.namespace_texts import NamespaceTexts
+from kai_py.commit.pending_reports import PendingReports
 from kai_py.commit.pod_patches import CheckpointRequester, GateRemover
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
@@ -58,6 +59,7 @@ class PlanReports:
             lookups.unallocated_claims,
             self._texts.readable,
         )
+        self._pending = PendingReports(dependencies.wake)
         self._pods = PodStatusWriter(
             dependencies.access(settings.status_concurrency),
             lookups.pod,
@@ -110,10 +112,12 @@ class PlanReports:
     def update(self, plan: Plan, gangs: Collection[Gang]) -> None:
         """Report what ``plan`` says; what fails for one kind of object is contained."""
         settings, contained = self._dependencies.settings, self._dependencies.failures.contained
+        now = asyncio.get_running_loop().time()
+        pending = self._pending.due(plan, now)
         with contained("statuses of pods"):
-            statuses = pending_statuses(plan, elastic_calls_for_nodes=settings.autoscaling.surplus)
-            self._pods.update(statuses, asyncio.get_running_loop().time())
-        self._report_pending(plan)
+            elastic = settings.autoscaling.surplus
+            self._pods.update(pending_statuses(pending, elastic_calls_for_nodes=elastic), now)
+        self._report_pending(pending)
         with contained("statuses of queues"):
             self._queues.update(plan)
         self._gates.update(plan.admissions)
