@@ -83,6 +83,8 @@ class SimulatedCluster:
         self.changed = True
         self.next_deadline = math.inf
         """When the plan after the last cycle could differ though nothing changes."""
+        self._has_new = True
+        """Whether some of the loaded objects were never applied."""
         # Before the cluster starts: the planner must see its first objects.
         self.embedded.store.subscribe(self._on_store_change)
         self.embedded.start()
@@ -106,6 +108,7 @@ class SimulatedCluster:
             loaded[storage, *_key(document)] = storage, document
         kept = list(loaded.values())
         self._register_kinds(kept)
+        self._has_new = any(was_never_applied(document) for _, document in kept)
         known = {document["metadata"].get("uid") for _, document in kept}
         for _, document in kept:
             for owner in document["metadata"].get("ownerReferences") or ():
@@ -150,6 +153,14 @@ class SimulatedCluster:
         """The present cluster as the scheduler sees it."""
         self.clock.run_due()
         return self.planner.freeze(self.clock.now())
+
+    def first_snapshot(self) -> Snapshot:
+        """The loaded objects as the scheduler sees them, before controllers add to them.
+
+        The API server of a cluster may refuse what controllers create here, such as pods above a
+        quota. Objects that were never applied have had no controllers, so they get their pods.
+        """
+        return self.snapshot() if self._has_new else self.planner.freeze(self.clock.now())
 
     def cycle(self) -> Plan:
         """Run one scheduling cycle and execute its plan."""

@@ -218,7 +218,7 @@ class LoadedCluster:
         self.documents, self._configuration, self._now = documents, configuration, now
         self._cluster = SimulatedCluster(configuration, start=now, seed=SEED, timing=STARTS_LATER)
         self._cluster.load(documents)
-        self.snapshot = self._cluster.snapshot()
+        self.snapshot = self._cluster.first_snapshot()
 
     @property
     def node_groups(self) -> tuple[str, ...]:

@@ -25,3 +25,20 @@ def test_pods_that_have_not_started_are_explained_so(waiting, state):
         documents, Configuration(), now=NOW + 30, subject=Subject.GANG, name="default/Job/train"
     )
     assert (found.state, found.bound, found.starting) == (state, 1, 1)
+
+
+def test_pods_that_the_api_server_refused_are_missing_though_simulated_controllers_make_them():
+    cluster = simulated(queue("team", 8), job("train", 2, "team"))
+    documents = cluster.documents()
+    refused = next(each for each in documents if each["kind"] == "Pod")
+    documents.remove(refused)
+    [found] = explain_cluster(
+        documents,
+        Configuration(),
+        now=NOW,
+        subject=Subject.GANG,
+        name="default/Job/train",
+        with_suggestions=False,
+    )
+    assert (found.state, found.pods) == ("BelowMinMember", 1)
+    assert found.message == "minMember is 2; existing pods: 1."
