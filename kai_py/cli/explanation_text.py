@@ -163,10 +163,9 @@ def _decision_line(explanation: Explanation, decision: Decision) -> str:
         case DecisionKind.EVICTED if not decision.pods:
             text = f"evicted: {decision.message}"
         case DecisionKind.EVICTED if decision.gang == explanation.gang:
-            text = (
-                f"evicted by {decision.action} for {decision.preemptor} "
-                f"({decision.preemptor_queue}), {pods}: {decision.message}"
-            )
+            own = decision.preemptor == decision.gang
+            cause = "" if own else f" for {decision.preemptor} ({decision.preemptor_queue})"
+            text = f"evicted by {decision.action}{cause}, {pods}: {decision.message}"
         case DecisionKind.EVICTED:
             text = f"{decision.gang} was evicted for it, {pods}: {decision.message}"
         case DecisionKind.NOMINATED:

@@ -32,12 +32,8 @@ def log_decisions(
             fields_of = _fields(decision, cycle) | _waited(gangs.get(decision.gang), now)
             log.info("gang %s: placed", decision.gang, extra={"fields": fields_of})
         elif decision.kind is DecisionKind.EVICTED:
-            preemptor = {
-                "preemptor": decision.preemptor,
-                "preemptor_queue": decision.preemptor_queue,
-                "reason": decision.message,
-            }
-            fields_of = _fields(decision, cycle) | preemptor
+            fields_of = _fields(decision, cycle) | _preemptor(decision)
+            fields_of["reason"] = decision.message
             log.info("gang %s: evicted", decision.gang, extra={"fields": fields_of})
 
 
@@ -51,7 +47,7 @@ def log_queue_change(before: QueueInfo | None, after: QueueInfo | None) -> None:
         return
     former, written = _written(before), _written(after)
     changes = {
-        name: new if before is None else f"{former[name]} -> {new}"
+        name: new if before is None else f"{_text(former[name])} -> {_text(new)}"
         for name, new in written.items()
         if new != former[name]
     }
@@ -70,6 +66,27 @@ def _written(queue: QueueInfo | None) -> dict[str, object]:
         for name, value in values.items()
         if name not in NOT_CONFIGURED
     }
+
+
+def _text(value: object) -> str:
+    """A setting in words: `gpu=8 cpu=64` for amounts, `-` for none."""
+    match value:
+        case Mapping():
+            return " ".join(f"{key}={_text(each)}" for key, each in value.items()) or "-"
+        case list() | tuple():
+            return " ".join(map(_text, value)) or "-"
+        case float() if value.is_integer():
+            return str(int(value))
+        case None | "":
+            return "-"
+    return str(value)
+
+
+def _preemptor(decision: Decision) -> dict[str, object]:
+    """For which gang it was evicted; nothing where it leaves a node by itself."""
+    if decision.preemptor == decision.gang:
+        return {}
+    return {"preemptor": decision.preemptor, "preemptor_queue": decision.preemptor_queue}
 
 
 def _fields(decision: Decision, cycle: int) -> dict[str, object]:

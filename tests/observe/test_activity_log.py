@@ -62,6 +62,25 @@ def test_a_victim_is_told_with_rule_preemptor_and_numbers(lines):
     assert "priority" in line["reason"]
 
 
+def test_a_gang_that_leaves_a_node_is_no_preemptor_of_itself(lines):
+    low = gang("low", node="n1", pods=2, gpus=4, priority=1)
+    before = world({"n1": 8}, low, gang("high", pods=1, gpus=8, priority=5, created=10.0))
+    snapshot, plan = before.snapshot(600.0), before.plan(600.0)
+    decisions = DecisionLog().record(plan, snapshot.gangs, START + 600)
+    [evicted] = [each for each in decisions if each.gang == low.key and each.preemptor]
+    log_decisions([replace(evicted, preemptor=low.key)], snapshot.gangs, 1, START + 600)
+    [line] = lines()
+    assert line["reason"] == evicted.message
+    assert "preemptor" not in line
+    assert "preemptor_queue" not in line
+
+
+def test_a_changed_queue_names_what_it_did_not_have_before(lines):
+    log_queue_change(queue("team", 8), queue("team", 8, 16, parent="all"))
+    [changed] = lines()
+    assert (changed["parent"], changed["max"]) == ("- -> all", "- -> gpu=16")
+
+
 def test_changes_of_queues_are_told_and_statuses_are_not(lines):
     first = queue("team", 8, 16)
     log_queue_change(None, first)
@@ -71,8 +90,7 @@ def test_changes_of_queues_are_told_and_statuses_are_not(lines):
     created, changed, deleted = lines()
     assert created["message"] == "queue team: created"
     assert changed["priority"] == "100 -> 7"
-    assert "'gpu': 8" in changed["deserved"]
-    assert "'gpu': 4" in changed["deserved"].partition("->")[2]
+    assert changed["deserved"] == "gpu=8 -> gpu=4"
     assert "max" not in changed
     assert deleted["message"] == "queue team: deleted"
 
