@@ -52,8 +52,9 @@ def explain_absent(
     else:
         described = f"kubectl describe {workload['kind'].lower()} {workload['metadata']['name']}"
         message = (
-            "it has no pods: a quota, an admission webhook or another rule of the API server "
-            f"may refuse them; {described} has the events of its controller."
+            "it has no pods: its controller pauses before it creates pods again (for a Job up to "
+            "10 minutes after an eviction or failure), or a quota, an admission webhook or another "
+            f"rule of the API server refuses them; {described} has the events of its controller."
         )
     return Explanation(key, NO_PODS, message)
 

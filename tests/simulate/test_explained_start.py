@@ -42,3 +42,19 @@ def test_pods_that_the_api_server_refused_are_missing_though_simulated_controlle
     )
     assert (found.state, found.pods) == ("BelowMinMember", 1)
     assert found.message == "minMember is 2; existing pods: 1."
+
+
+def test_a_job_without_pods_may_wait_for_the_pause_of_its_controller():
+    cluster = simulated(queue("team", 8), job("train", 1, "team"))
+    documents = [each for each in cluster.documents() if each["kind"] != "Pod"]
+    [found] = explain_cluster(
+        documents,
+        Configuration(),
+        now=NOW,
+        subject=Subject.GANG,
+        name="default/Job/train",
+        with_suggestions=False,
+    )
+    assert found.state == "NoPods"
+    assert "its controller pauses before it creates pods again" in found.message
+    assert "kubectl describe job train" in found.message
