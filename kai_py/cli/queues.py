@@ -39,7 +39,10 @@ HEADINGS = (
     "QUEUE", "DESERVED", "MAX", "FAIR SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
 )  # fmt: skip
 WIDE_HEADINGS = (HEADINGS[0], "RESOURCE", *HEADINGS[1:])
-NO_QUEUES = "no queues: no object of kind Queue exists (kubectl explain queues.scheduling.kai.io)"
+NO_QUEUES = (
+    "no queues: no object of kind Queue exists "
+    "(kubectl explain queues.scheduling.kai.io; kai-py crds | kubectl apply -f - installs it)"
+)
 LISTED = "kai-py queues lists them"
 SHARE_HEADINGS = (
     "QUEUE", "PRIORITY", "WEIGHT", "PAST USAGE", "REQUESTED", "MAX", "DESERVED", "GUARANTEED",

@@ -83,6 +83,7 @@ def test_without_queues_it_tells_where_they_come_from(capsys, tmp_path):
     told = capsys.readouterr()
     assert told.out == ""
     assert "kubectl explain queues.scheduling.kai.io" in told.err
+    assert "kai-py crds | kubectl apply -f -" in told.err
 
 
 @pytest.mark.cluster

@@ -156,6 +156,14 @@ def test_a_queue_that_lowers_the_guarantees_of_all_others_is_told():
     assert "lower it" not in condition(status_of(plan, "a"), "Ready")["message"]
 
 
+def test_one_gpu_is_singular():
+    plan = scenario(
+        node("n"), queue("q", 1), *(pod(f"p-{i}", queue="q", node="n") for i in range(2))
+    ).plan()
+    over = condition(status_of(plan, "q"), "OverDeserved")
+    assert "2 GPUs allocated, spec.deservedGPUs is 1 GPU:" in over["message"]
+
+
 def test_w18_more_than_deserved_and_more_than_max_are_told_with_their_fields():
     plan = scenario(
         node("n"),
