@@ -130,8 +130,8 @@ async def submit(cluster: Cluster) -> None:
     await cluster.submit(claim_template(), queue(), *(queue(name, maxGPUs=64) for name in QUEUES))
     await cluster.submit(
         job("train", 2), job("larger-gang", 2), job("old", 1),
-        claim("vllm-gpu-with-40g", gpu_request(**POOR)),
-        pod("vllm", pod_spec(claim="vllm-gpu-with-40g")), pod("train-0"),
+        claim("vllm-7d9f4c-x2k8p-gpu-q5tzn", gpu_request(**POOR)),
+        pod("vllm", pod_spec(claim="vllm-7d9f4c-x2k8p-gpu-q5tzn")), pod("train-0"),
     )  # fmt: skip
     pretrain = await cluster.api.create(owner(TRAINING, "pretrain"))
     await cluster.submit(*owned(TRAINING, pretrain))
