@@ -1,5 +1,7 @@
 """What one cycle decides: gangs whole or not at all, within bounds, by priority, explained."""
 
+import pytest
+
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.storage import (
     PersistentVolumeClaim,
@@ -49,6 +51,17 @@ def test_a_gang_that_does_not_fit_starts_not_at_all_and_says_why():
         "1 Insufficient nvidia.com/gpu (1 requested)."
     )
     assert len(unplaced.pods) == 8
+
+
+@pytest.mark.parametrize("sizes", [{"a": 2, "b": 4}, {"a": 1, "b": 4}, {"a": 4, "b": 2}])
+def test_every_gang_that_does_not_fit_names_the_number_of_its_own_pods(sizes):
+    taken = job_with_pods("taken", 8, queue="team", node="n")
+    gangs = [job_with_pods(name, count, queue="team") for name, count in sizes.items()]
+    plan = cluster(node("n", 8), queue("team", 16), taken, *gangs).plan()
+    messages = {each.gang.rpartition("/")[2]: each.message for each in plan.unplaced}
+    for name, count in sizes.items():
+        head = f"{count} pods must start together but only 0 can" if count > 1 else "0/1 nodes are"
+        assert messages[name].startswith(head)
 
 
 def test_a_gang_waits_for_all_its_pods():

@@ -15,10 +15,11 @@ Gangs whose search for devices was cut short in an earlier cycle come after all 
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.reasons import Unschedulable, for_gang
+from kai_py.plan.placement.reasons import Unschedulable, for_gang, for_more_pods
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
@@ -110,23 +111,33 @@ def _place_on_larger_gpus(state: CycleState, gang: Gang, request: PlacementReque
     return try_placing(state, gang, request.members, allowed)
 
 
+class _FailedRequest(NamedTuple):
+    """Why a request could not be placed, and how many pods it had."""
+
+    reason: Unschedulable
+    size: int
+
+
 class _AllocateSolver:
     """Places requests; knows for some why they can't be placed without trying."""
 
     def __init__(self, state: CycleState) -> None:
         self._state = state
         self._searches = state.searches(Action.ALLOCATE)
-        self._failed = FailedRequests[Unschedulable]()
+        self._failed = FailedRequests[_FailedRequest]()
 
     def solve(self, gang: Gang, request: PlacementRequest) -> Unschedulable | None:
         """Place the pods, or say why not."""
         shape, size = request_kind(self._state, gang, request), len(request.members)
-        reason = None if shape is None else self._failed.find(shape, size)
-        if reason is None:
-            reason = self._place(gang, request, shape)
-            if reason is None or shape is None:
-                return reason
-            self._failed.add(shape, reason, size)
+        failed = None if shape is None else self._failed.find(shape, size)
+        if failed is not None:
+            reason = for_more_pods(failed.reason, failed.size, size)
+        else:
+            found = self._place(gang, request, shape)
+            if found is None or shape is None:
+                return found
+            reason = found
+            self._failed.add(shape, _FailedRequest(reason, size), size)
         return for_gang(reason, gang, request.members, self._state.statement.placed)
 
     def capacity_has_grown(self) -> None:

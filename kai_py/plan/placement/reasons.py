@@ -104,17 +104,29 @@ def insufficient_capacity(
         others, by_devices = _other_causes(statement, shape, rest, replicas)
         causes += others
         stage = Stage.DEVICES if by_devices else stage
-    head = (
-        f"0/{nodes} nodes are available"
-        if needed == 1
-        else f"{needed} pods must start together but only {found} can be scheduled"
-    )
+    head = f"0/{nodes} nodes are available" if needed == 1 else _start_together(needed, found)
     if not causes:
         head += (
             ": no feasible node." if nodes else ": the node pool of this scheduler has no nodes."
         )
     shortage = Shortage(found, needed, tuple(map(str, causes)))
     return Unschedulable(stage, head, shortage, causes=tuple(causes))
+
+
+def _start_together(needed: int, found: int) -> str:
+    return f"{needed} pods must start together but only {found} can be scheduled"
+
+
+def for_more_pods(reason: Unschedulable, failed: int, needed: int) -> Unschedulable:
+    """The reason of a request for ``failed`` pods, for one of ``needed`` such pods or more."""
+    shortage = reason.shortage
+    if shortage is None or shortage.needed != failed or needed == failed:
+        return reason
+    _, colon, rest = reason.summary.partition(":")
+    head = _start_together(needed, shortage.found)
+    return replace(
+        reason, summary=f"{head}{colon}{rest}", shortage=replace(shortage, needed=needed)
+    )
 
 
 def _other_causes(
