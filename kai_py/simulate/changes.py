@@ -20,6 +20,7 @@ from kai_py.embedded.patches import apply_merge_patch
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.policy.fit import UNSCHEDULABLE
+from kai_py.simulate.added_nodes import as_added
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.node_groups import group_node
 from kai_py.simulate.objects import Document
@@ -110,6 +111,8 @@ class AddObjects:
 class AddNodes:
     """Add ``count`` empty nodes that are like an existing one, ResourceSlices included.
 
+    They are ready, also if that one is cordoned, not ready or about to go (``added_nodes``).
+
     With a ``pattern`` they are like the Node in it, which need not exist, with its ResourceSlices;
     ``like`` may also be a node group of the configuration, ``autoscaling.nodeGroups``.
     """
@@ -141,7 +144,7 @@ class AddNodes:
         for document in pattern:
             if document["kind"] == "Node":
                 return _usable(document), slices
-        node = _node(api, self.like, cluster.node_groups)
+        node = as_added(_node(api, self.like, cluster.node_groups), cluster.departure_signals)
         return node, [each for each in api.list(SLICES) if _is_of(each, self.like)]
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from kai_py.api.crd import crds
 from kai_py.api.numbers import shortened
+from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.documents import is_finished
@@ -28,11 +29,11 @@ from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan
 from kai_py.simulate.objects import Document
-from kai_py.simulate.written_objects import execute
+from kai_py.simulate.written_objects import execute, release_leftover
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
-from kai_py.watch.kinds import WATCHED, WATCHED_BY_NAME
+from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS, WATCHED, WATCHED_BY_NAME
 from kai_py.watch.resource import Kind
 from kai_py.watch.wire import Envelope, without_nulls
 
@@ -76,7 +77,9 @@ class SimulatedCluster:
         self.clock = SimulatedClock(start)
         self.embedded = InProcessCluster(clock=self.clock, timing=timing, seed=seed)
         self.planner = Planner(configuration)
+        self._scheduler_names = {configuration.scheduler_name, *configuration.scheduler_aliases}
         self.node_groups = {each.name: each for each in configuration.autoscaling.node_groups}
+        self.departure_signals = configuration.node_departures.table
         self._collections = {
             kind.permission: Collection(kind, self._notify_planner) for kind in WATCHED
         }
@@ -201,10 +204,25 @@ class SimulatedCluster:
             # An empty plan is not enough: controllers may react to the writes of the one before.
             before = self.embedded.store.revision
             self.clock.run_due()
-            if plan.is_empty and self.embedded.store.revision == before:
+            is_settled = plan.is_empty and self.embedded.store.revision == before
+            if is_settled and not any(self._release_leftovers(plan)):
                 return self.planner.next_deadline(snapshot)
         log.warning("the simulation does not converge at %s", self.clock.now())
         return None
+
+    def _release_leftovers(self, plan: Plan) -> list[bool]:
+        """Release the claims that nothing but pending pods has; whether each was changed.
+
+        The scheduler waits for a grace period, as its view may be late; a simulation's is not.
+        """
+        leftovers = find_leftover_claims(
+            self._collections[RESOURCE_CLAIMS.permission].objects.values(),
+            self._collections[PODS.permission].objects.values(),
+            self._scheduler_names,
+            planned_pods(plan),
+            self.planner.builder.releasable_claims.our_groups(),
+        )
+        return [release_leftover(each, self.embedded.api) for each in leftovers]
 
     def _on_store_change(self, change: Change) -> None:
         collection = self._collections.get(change.storage)

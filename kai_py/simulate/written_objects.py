@@ -7,7 +7,7 @@ through the Eviction API, so disruption budgets are enforced here as well.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
+from kai_py.commit.claims.recovery import LeftoverClaim
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import lookup
 from kai_py.embedded.errors import RequestError
@@ -82,6 +83,15 @@ def with_consumer(status: Document, consumer: Document, allocation: Document | N
     listed = status.get("reservedFor") or []
     changed = {**status, "reservedFor": [*listed, *([] if consumer in listed else [consumer])]}
     return changed if allocation is None else {**changed, "allocation": allocation}
+
+
+def without_consumers(status: Document, consumers: Collection[str]) -> Document:
+    """The fields of a claim's status without some consumers; the last one takes its devices."""
+    listed = status.get("reservedFor") or ()
+    remaining = [each for each in listed if each.get("uid") not in consumers]
+    if remaining:
+        return {"reservedFor": remaining}
+    return {"reservedFor": None, "allocation": None, "devices": None}
 
 
 def created_claim(wanted: ClaimToCreate) -> Document:
@@ -226,6 +236,15 @@ def _bind_volume(volume: str, claim: ClaimRef, api: ApiServer) -> None:
     api.edit(VOLUMES, volume, "", partial(volume_claimed, claim=claim))
     named = partial(with_spec, fields={"volumeName": volume})
     api.edit(VOLUME_CLAIMS, claim.name, claim.namespace, named)
+
+
+def release_leftover(leftover: LeftoverClaim, api: ApiServer) -> bool:
+    """Release a claim that pods on no node have; whether that changed it."""
+    name, namespace = leftover.claim.name, leftover.claim.namespace
+    claim = api.get(CLAIMS, name, namespace)
+    released = without_consumers(claim.get("status") or {}, leftover.consumers)
+    written = api.patch_status(CLAIMS, claim, released)
+    return bool(written.get("status") != claim.get("status"))
 
 
 def _create_claim(pod: PodRef, desired: ClaimToCreate, api: ApiServer) -> ClaimRef:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.config import Configuration
+from kai_py.embedded.nodes import h100_node, h100_slices
 from kai_py.simulate.change_texts import SetQueue
 from kai_py.simulate.changes import (
     AddNodes,
@@ -27,6 +28,7 @@ from kai_py.simulate.what_if import (
     what_if,
 )
 from tests.simulate.clusters import NOW, job, queue, running, simulated
+from tests.simulate.manifests import ANY_DEVICE, QUEUE, allocated, gpus_of, node, pod
 from tests.support.examples import examples
 
 
@@ -55,6 +57,52 @@ def test_a_drained_gang_that_finds_another_node_loses_pods_all_the_same():
     assert [each.gang for each in comparison.restarts] == ["default/Job/six"]
     assert node not in comparison.restarts[0].nodes
     assert (comparison.starts, comparison.stops, comparison.victims) == ((), (), ())
+
+
+def departing(node):
+    node["metadata"]["labels"]["cloud.google.com/active-node-maintenance"] = "ONGOING"
+    return node
+
+
+def tainted(key):
+    return lambda node: {**node, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        lambda node: {**node, "spec": {"unschedulable": True}},
+        tainted("node.kubernetes.io/not-ready"),
+        tainted("ToBeDeletedByClusterAutoscaler"),
+        departing,
+        lambda node: node | {"status": node["status"] | {"conditions": []}},
+    ],
+)
+def test_nodes_like_one_that_is_unusable_now_are_usable(state):
+    cluster = settled(queue("team", 8), job("four", 4, "team"), nodes=0)
+    found = [state(h100_node("node-0", gpus=4)), *h100_slices("node-0", gpus=4)]
+    given, now = [*cluster.documents(), *found], cluster.clock.now()
+    assert what_if(given, (), Configuration(), now=now).pending
+    assert what_if(given, (AddNodes("node-0", 1),), Configuration(), now=now).pending == ()
+
+
+def test_a_drained_node_is_replaced_by_one_like_it():
+    cluster = settled(queue("team", 8), job("four", 4, "team"), nodes=1)
+    comparison = ask(cluster, DrainNode("node-0"), AddNodes("node-0", 1))
+    assert [set(each.nodes) for each in comparison.restarts] == [{"node-0-added-1"}]
+    assert comparison.pending == ()
+
+
+def test_a_claim_that_only_a_pending_pod_has_is_released_if_its_node_is_drained():
+    claim = allocated("left", "full", "a")
+    user = pod("a", 0, resourceClaims=[{"name": "gpu", "resourceClaimName": "left"}])
+    user["metadata"]["uid"] = "uid-a"
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    nodes = [node(name, **ready) for name in ("full", "other")]
+    slices = [gpus_of(each["metadata"]["name"]) for each in nodes]
+    given = (*nodes, *slices, ANY_DEVICE, QUEUE, claim, user)
+    comparison = what_if(given, (DrainNode("full"),), Configuration(), now=NOW)
+    assert comparison.pending == ()
 
 
 @pytest.mark.slow
