@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.mutation.mutants import SWITCH, sample, switched
+from tests.mutation.run import BUDGET, Judge
 from tests.mutation.switch import REPOSITORY, Switch, nearest_first
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,12 @@ def test_tests_of_the_own_folder_are_asked_first_and_of_these_the_quick_ones():
     seconds = {tests[0]: 0.0, tests[1]: 1.0, tests[2]: 2.0}
     assert nearest_first("kai_py/plan/state/x.py", tests, seconds) == tests[::-1]
     assert nearest_first("kai_py/snapshot/x.py", tests, seconds) == tests
+
+
+def test_quick_tests_elsewhere_are_asked_though_those_of_the_own_folder_take_long():
+    judge = Judge([], Switch())
+    judge._seconds = {"near": BUDGET / 2, "far": 1.0, "farther": BUDGET, "last": 2.0}
+    assert judge._affordable([*judge._seconds]) == ["near", "far", "last"]
 
 
 @pytest.mark.nightly

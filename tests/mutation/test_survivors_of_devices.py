@@ -281,6 +281,16 @@ def test_a_pool_that_lacks_slices_is_reported_until_all_are_there(published, fau
     assert found == [("s0", True)] * faults
 
 
+def test_a_fault_of_a_pool_is_shown_at_a_slice_of_its_newest_generation():
+    inventory = Inventory()
+    for name, generation in (("a", 1), ("c", 2), ("b", 2)):
+        pool = {"name": "p", "generation": generation, "resourceSliceCount": 3}
+        spec = {"driver": "d", "nodeName": "n", "pool": pool, "devices": [{"name": name}]}
+        made = {"metadata": {"name": name}, "spec": spec}
+        inventory.put(convert_record(made, ResourceSlice))
+    assert [each.metadata.name for each, _ in inventory.faults()] == ["b"]
+
+
 def test_all_numbers_that_outlive_a_layout_count_towards_its_size():
     cache = LayoutCache()
     for name in "ab":

@@ -310,6 +310,18 @@ def test_only_preemption_is_what_a_queue_does_to_itself(action, count):
     assert list(past.evicted_last_hour(1000.0, by_others=True).values()) == [count]
 
 
+@pytest.mark.parametrize(("action", "differs"), [(Action.PREEMPT, True), (Action.RECLAIM, False)])
+def test_a_preemption_tells_evictions_apart_when_its_queue_has_forgotten_it(action, differs):
+    low, high = gang("low", node="a", pods=1), gang("high", pods=1, priority=10)
+    [made] = world({"a": 1}, low, high).plan().evictions
+    past = EvictionHistory()
+    past.record([structs.replace(made, action=action)], 1000.0)
+    past.record([structs.replace(made, action=Action.RECLAIM, gang="other")], 1000.0)
+    past.prune(1000.0 + 2 * 3600.0, 0.0)
+    assert not past.by_queue
+    assert past.tells_apart is differs
+
+
 @pytest.mark.parametrize(("action", "left"), [(Action.PREEMPT, 1), (Action.CONSOLIDATE, 0)])
 def test_evictions_of_this_cycle_count_as_they_will_be_recorded(action, left):
     team = QueueInfo(name="team", max_evictions_per_hour=1)
