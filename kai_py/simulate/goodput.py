@@ -128,7 +128,9 @@ def _evictions_by_gang(evicted: Iterable[PodAttempt]) -> Counter[str]:
 
 
 def _completion(wait: GangWait, end: float) -> float:
-    return end - wait.arrived if wait.completion is None else wait.completion
+    """Seconds to the completion of a gang, at the latest to the ``end`` of the simulation."""
+    until_end = end - wait.arrived
+    return until_end if wait.completion is None else min(wait.completion, until_end)
 
 
 def _waits(waits: Sequence[GangWait], end: float) -> WaitFigures:

@@ -57,6 +57,15 @@ def test_work_before_an_eviction_is_lost():
     assert found.gangs_by_evictions == {"1": 1}
 
 
+def test_a_gang_that_still_runs_at_the_end_completes_then():
+    text = (
+        "hours: 1\nnodes: [{name: n, gpus: 1}]\nqueues: [{name: team, deservedGPUs: 1}]\n"
+        "jobs: [{name: long, queue: team, minutes: 90, at: 20}]"
+    )
+    for found in (ours(text), fifo(text)):
+        assert found.mean_completion_seconds == pytest.approx(40 * 60, rel=0.01)
+
+
 def test_work_before_a_checkpoint_is_not_repeated():
     found = preempted(checkpoint=", checkpointMinutes: 20")
     assert found.lost_gpu_hours == pytest.approx(4 * 10 / 60, rel=0.02)
