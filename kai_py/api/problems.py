@@ -38,7 +38,13 @@ class FieldProblem:
 
 
 def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[FieldProblem, ...]:
-    """The problems of a pydantic error for a document of this model."""
+    """The problems of a pydantic error for a document of this model.
+
+    To pydantic a list of which each entry has a problem is also too short; that is left out.
+    """
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    paths = {tuple(detail["loc"]) for detail in details}
+    outer = {path[:length] for path in paths for length in range(len(path))}
     return tuple(
         _unknown_field(tuple(detail["loc"]), model)
         if detail["type"] == "extra_forbidden"
@@ -46,7 +52,8 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
             tuple(detail["loc"]),
             _MESSAGES.get(detail["type"], detail["msg"].removeprefix("Value error, ")),
         )
-        for detail in error.errors(include_url=False, include_context=False, include_input=False)
+        for detail in details
+        if detail["type"] != "too_short" or tuple(detail["loc"]) not in outer
     )
 
 

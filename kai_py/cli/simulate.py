@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kai_py.api.choices import Profile
+from kai_py.api.phrases import count_of
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.input_files import text_of
@@ -169,10 +170,11 @@ def _simulate_other(
 
 def _print(found: SimulationReport) -> None:
     say_sentence(
-        f"{found.hours:g} hours of {found.gpus:g} GPUs: {found.allocated:.1%} used, "
+        f"{count_of(found.hours, 'hour')} of {count_of(found.gpus, 'GPU')}: "
+        f"{found.allocated:.1%} used, "
         f"{found.idle_while_waiting:.1%} idle while gangs requested as many, "
         f"{found.fragmented:.1%} idle on partly used nodes; Jain's fairness index "
-        f"{found.jain_index:.3f}; {found.cycles} cycles."
+        f"{found.jain_index:.3f}; {count_of(found.cycles, 'cycle')}."
     )
     if found.evictions:
         evicted = ", ".join(f"{count} by {action}" for action, count in found.evictions.items())

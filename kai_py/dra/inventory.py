@@ -228,7 +228,7 @@ class Inventory:
             slices = list(self._pools[pool].values())
             fault = pool_fault(slices, self.features)
             if fault:
-                yield min(slices, key=lambda rows: rows.slice.metadata.name).slice, fault
+                yield min((parsed.slice for parsed in slices), key=_newest_first), fault
 
     def _candidates(self, node: Node) -> list[tuple[PoolID, list[ParsedSlice]]]:
         pools = dict(self._local.get(node.metadata.name, {}))
@@ -247,6 +247,10 @@ class Inventory:
             return
         for parsed in (rows, *self._pools[rows.pool_id].values()):
             self._views.pop(parsed.slice.spec.node_name, None)
+
+
+def _newest_first(each: ResourceSlice) -> tuple[int, str]:
+    return -each.spec.pool.generation, each.metadata.name
 
 
 def _same_node_selection(known: Node, node: Node) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kai_py.api.phrases import count_of
 from kai_py.api.times import HOUR
 from kai_py.report.page import (
     COLORS,
@@ -44,7 +45,8 @@ def simulation_page(
     """The whole page; ``results``: those of ``report.policies`` by their names, ours first."""
     parts = [
         paragraph(
-            f"{report.hours:g} hours of {report.gpus:g} GPUs: {report.allocated:.1%} used, "
+            f"{count_of(report.hours, 'hour')} of {count_of(report.gpus, 'GPU')}: "
+            f"{report.allocated:.1%} used, "
             f"{report.idle_while_waiting:.1%} idle while gangs requested as many, "
             f"{report.fragmented:.1%} idle on partly used nodes, Jain's fairness index "
             f"{report.jain_index:.3f}, {report.lost_gpu_hours:.1f} GPU-hours lost to evictions."

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kai_py.api.phrases import count_of
 from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
@@ -186,7 +187,8 @@ def _raise_queue_limit(search: RemedySearch, queue: str) -> Iterator[Suggestion]
 
     count_needed = search.smallest_count(steps, limit=MAX_EVICTIONS)
     if count_needed:
-        text = f"allow {count_needed} evictions an hour in Queue {queue} (maxEvictionsPerHour)"
+        evictions = count_of(count_needed, "eviction")
+        text = f"allow {evictions} an hour in Queue {queue} (maxEvictionsPerHour)"
         yield from search.verified(text, *steps(count_needed))
 
 
@@ -212,11 +214,10 @@ def _relax_budget(search: RemedySearch, budget: Document) -> Iterator[Suggestion
 
     count_needed = search.smallest_count(steps, limit=MAX_EVICTIONS)
     if count_needed:
+        disruptions = count_of(count_needed, "disruption")
         [step] = steps(count_needed)
         name = f"{step.namespace}/{step.name}"
-        text = (
-            f"let PodDisruptionBudget {name} allow {count_needed} disruptions at a time ({field})"
-        )
+        text = f"let PodDisruptionBudget {name} allow {disruptions} at a time ({field})"
         yield from search.verified(text, step)
 
 

@@ -231,6 +231,17 @@ def test_what_is_wrong_with_a_scenario_is_told_with_its_line(text, message):
 
 
 @pytest.mark.parametrize(
+    ("queues", "problem"),
+    [("[{name: a, max: -1}]", "queues[0]"), ("[]", "queues: ")],
+)
+def test_only_a_list_without_entries_is_too_short(queues, problem):
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(f"nodes: [{{name: n}}]\nqueues: {queues}", name="s")
+    [line] = [line for line in str(caught.value).splitlines() if "s:2: " in line]
+    assert problem in line
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         "at: 1, every: 1e-300",

@@ -66,7 +66,7 @@ def _taints(api: ApiServer, result: Json) -> Iterable[Json]:
     for rule in api.list(TAINT_RULES):
         selector = rule["spec"].get("deviceSelector")
         if selector is not None and all(device.get(key) == each for key, each in selector.items()):
-            added = {"timeAdded": rule["metadata"]["creationTimestamp"]}
+            added = {"timeAdded": rule["metadata"].get("creationTimestamp")}
             yield added | rule["spec"]["taint"]
 
 

@@ -74,7 +74,9 @@ class Unschedulable(Struct, frozen=True):
 
     def _text(self, causes: Iterable[str]) -> str:
         text = f"{self.summary}: {', '.join(causes)}." if self.causes else self.summary
-        return f"{text.rstrip('.') if self.notes.startswith(';') else text}{self.notes}"
+        if self.notes:
+            text = text.rstrip(".") + ("" if self.notes.startswith(";") else ".")
+        return text + self.notes
 
 
 UNEXPLAINED = Unschedulable(Stage.RESOURCES, "")

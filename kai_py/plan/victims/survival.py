@@ -10,6 +10,7 @@ loses more pods than its limit allows.
 
 from collections.abc import Iterable, Sequence
 
+from kai_py.api.phrases import count_of
 from kai_py.grouping.gang import FailureLimit, is_satisfied
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.state.statement import Statement
@@ -73,4 +74,4 @@ def effect_text(gang: Gang, leaving: Sequence[Member]) -> str:
     if not limits:
         return "its pods are created again"
     left = min(each.remaining for each in limits)
-    return f"its pods are created again; it survives {left} evictions"
+    return f"its pods are created again; it survives {count_of(left, 'eviction')}"

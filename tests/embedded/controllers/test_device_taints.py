@@ -1,7 +1,7 @@
 import pytest
 
 from kai_py.embedded.nodes import DRIVER, h100_slices
-from kai_py.embedded.resources import CLAIMS, PODS, SLICES
+from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
 from tests.embedded.manifests import allocation, claim, consumer, node, pod
 from tests.embedded.placing import bind_all, names
 
@@ -46,6 +46,14 @@ def test_a_rule_evicts_pods_that_do_not_tolerate_it(two):
     assert names(two, PODS) == ["b"]
     two.clock.advance(60)
     assert names(two, PODS) == []
+
+
+def test_a_rule_without_a_time_of_its_creation_applies_now(two):
+    made = rule(driver=DRIVER)
+    made["metadata"] = {"name": "old", "uid": "old"}
+    two.store.insert(TAINT_RULES.storage, made)
+    two.clock.advance(3.5)
+    assert names(two, PODS) == ["b"]
 
 
 def test_a_rule_for_another_device_or_another_effect_evicts_no_pod(two):
