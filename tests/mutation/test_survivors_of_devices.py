@@ -20,8 +20,10 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.cluster_layout import LayoutCache
 from kai_py.dra.counters import groups_with_device
 from kai_py.dra.device_kinds import selector_texts
+from kai_py.dra.device_state import DeviceState
 from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
 from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
+from kai_py.dra.identity import PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import Consumption, node_selector_matches
 from kai_py.dra.selectors.device import AttributeList
@@ -261,6 +263,31 @@ def test_devices_of_a_binding_that_is_being_written_are_taken_until_it_is_withdr
     assert placed(cluster.plan()) == {}
     builder.forget("uid-Pod-p0")
     assert len(placed(cluster.plan())) == 1
+
+
+def test_the_shares_of_a_device_consume_its_counters_once():
+    use = {"counterSet": "card", "counters": {"slices": {"value": "4"}}}
+    spec = {
+        "driver": "d",
+        "nodeName": "n",
+        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+        "devices": [device("a", consumesCounters=[use], allowMultipleAllocations=True)],
+    }
+    inventory = Inventory()
+    inventory.put(convert_record({"metadata": {"name": "s"}, "spec": spec}, ResourceSlice))
+    state, pool = DeviceState(inventory.device), PoolID("d", "n")
+    seen, undone = [state.usage(pool).counters], []
+    for share in ("first", "second"):
+        result = DeviceRequestAllocationResult(
+            request="r", driver="d", pool="n", device="a", share_id=share
+        )
+        shares = DeviceAllocationResult(results=(result,))
+        undone.append(state.mark_allocated(AllocationResult(devices=shares)))
+        seen.append(state.usage(pool).counters)
+    assert seen[0] != seen[1] == seen[2]
+    for undo, counters in zip(reversed(undone), (seen[1], seen[0]), strict=True):
+        undo()
+        assert state.usage(pool).counters == counters
 
 
 @pytest.mark.parametrize(("published", "faults"), [(1, 1), (2, 0)])
