@@ -3,6 +3,7 @@
 import pytest
 
 from kai_py.api.choices import Subject
+from kai_py.api.times import format_time
 from kai_py.config import Configuration
 from kai_py.simulate.advisor import explain_cluster
 from tests.simulate.clusters import NOW, job, queue, simulated
@@ -42,6 +43,18 @@ def test_pods_that_the_api_server_refused_are_missing_though_simulated_controlle
     )
     assert (found.state, found.pods) == ("BelowMinMember", 1)
     assert found.message == "minMember is 2; existing pods: 1."
+
+
+def test_a_deleted_job_whose_pods_are_ending_is_not_running():
+    cluster = simulated(queue("team", 8), job("train", 1, "team"))
+    cluster.settle(30)
+    documents = [each for each in cluster.documents() if each["kind"] != "Job"]
+    [pod] = [each for each in documents if each["kind"] == "Pod"]
+    pod["metadata"] |= {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
+    found = explain_cluster(
+        documents, Configuration(), now=NOW, subject=Subject.GANG, name="default/Job/train"
+    )
+    assert found == []
 
 
 def test_a_job_without_pods_may_wait_for_the_pause_of_its_controller():
