@@ -11,7 +11,7 @@ def count_of(number: float, noun: str) -> str:
     return f"{number:,.10g} {noun}" if number == 1 else f"{number:,.10g} {noun}s"
 
 
-def first_of(names: Sequence[str], most: int = MAX_NAMED, separator: str = ", ") -> str:
+def first_of(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """The first ``most`` names and how many others there are: ``a, b and 3 more``."""
     others = len(names) - most
-    return separator.join(names[:most]) + (f" and {others} more" if others > 0 else "")
+    return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")

@@ -69,7 +69,7 @@ def _written(queue: QueueInfo | None) -> dict[str, object]:
 
 
 def _text(value: object) -> str:
-    """A setting in words: `gpu=8 cpu=64` for amounts, `-` for none."""
+    """A setting in words: ``gpu=8 cpu=64`` for amounts, ``-`` for none."""
     match value:
         case Mapping():
             return " ".join(f"{key}={_text(each)}" for key, each in value.items()) or "-"

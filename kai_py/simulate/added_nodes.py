@@ -1,16 +1,14 @@
 """A node that is added like an existing one: with its kind, and without its present state.
 
-A cordon, the taints and conditions that Kubernetes sets, and the signals of a node that is about to
-go tell about one machine; the next one of its kind has none of them.
+A cordon, the taints and conditions that tell the state of a node, and the signals of one that is
+about to go are about one machine; the next one of its kind has none of them.
 """
 
 from collections.abc import Iterable
 
 from kai_py.api.node_departures import NodeSignal
+from kai_py.policy.node_filters import PASSING_TAINTS
 from kai_py.simulate.objects import Document
-
-STATE_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Taints that controllers of Kubernetes set by the state of a node (well-known taints)."""
 
 STATE_METADATA = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"})
 
@@ -39,7 +37,7 @@ def _metadata(meta: Document, signals: Iterable[NodeSignal]) -> Document:
 
 def _is_state(taint: Document, signals: Iterable[NodeSignal]) -> bool:
     key, value = str(taint.get("key")), str(taint.get("value", ""))
-    return key.startswith(STATE_TAINTS) or any(
+    return key.startswith(PASSING_TAINTS) or any(
         each.taint == key
         and each.effect in ("", taint.get("effect"))
         and value in (each.values or (value,))
