@@ -3,6 +3,7 @@
 import csv
 import gzip
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -93,6 +94,17 @@ def test_the_default_scores_where_gpus_could_be_left_over(small):
     assert chosen_score("fgd", light) == BuiltInScore.FGD
 
 
+@cache
+def default_list():
+    return read_trace(OPENB, "default", 42)
+
+
+@cache
+def default_placements(strategy):
+    """Of the default list; two tests look at those of ``fgd``."""
+    return replay(default_list(), strategy)
+
+
 @pytest.mark.slow
 @needs(OPENB)
 @pytest.mark.parametrize(
@@ -106,8 +118,7 @@ def test_published_curves_are_met(strategy, published, within):
             for row in csv.DictReader(lines)
             if (row["list"], row["policy"], row["seed"]) == ("default", published, "42")
         ]
-    trace = read_trace(OPENB, "default", 42)
-    placed = replay(trace, strategy)
+    trace, placed = default_list(), default_placements(strategy)
     audit(trace, placed)
     ours = allocation_curve(placed, trace.capacity)
     for asked in range(1, 131):
@@ -117,9 +128,8 @@ def test_published_curves_are_met(strategy, published, within):
 @pytest.mark.slow
 @needs(OPENB)
 def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
-    trace = read_trace(OPENB, "default", 42)
     given = {
-        strategy: allocation_curve(replay(trace, strategy), trace.capacity)[130]
+        strategy: allocation_curve(default_placements(strategy), default_list().capacity)[130]
         for strategy in (BuiltInScore.FGD, BuiltInScore.FRUGAL)
     }
     assert given[BuiltInScore.FRUGAL] > given[BuiltInScore.FGD] + 0.1
@@ -128,7 +138,7 @@ def test_ours_packs_the_trace_better_than_fragmentation_gradient_descent():
 @pytest.mark.slow
 @needs(OPENB)
 def test_the_default_packs_whole_gpus_better_than_fragmentation_gradient_descent():
-    trace = whole_gpus(read_trace(OPENB, "default", 42))
+    trace = whole_gpus(default_list())
     given = {
         name: allocation_curve(replay(trace, chosen_score(name, trace)), trace.capacity)[130]
         for name in ("default", "fgd")
