@@ -9,8 +9,8 @@ from tests.fault_simulation.schedule import draw, format_schedule
 from tests.fault_simulation.simulation import simulate
 
 HOURS = 10.0
-SEEDS = range(20)
-"""200 simulated hours, in the time of the suite."""
+SEEDS = range(12)
+"""120 simulated hours, in the time of the suite."""
 NIGHTLY_SEEDS = range(1000)
 """10,000 simulated hours."""
 

@@ -239,7 +239,7 @@ CHANGES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(JOBS, CHANGES)
 def test_what_was_told_is_what_then_happens(jobs, change):
     """Asked on a copy, then done on the cluster itself."""

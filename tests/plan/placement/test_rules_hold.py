@@ -104,9 +104,10 @@ def run(seed: int) -> list[str]:
 
 @pytest.mark.slow
 def test_no_cycle_breaks_a_required_rule():
-    assert [seed for seed in range(150) if run(seed)] == []
+    assert [seed for seed in range(500) if run(seed)] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(0)
 def test_no_cycle_breaks_a_required_rule_at_length():
-    assert [seed for seed in range(150, 2_000) if run(seed)] == []
+    assert [seed for seed in range(500, 10_000) if run(seed)] == []
