@@ -257,7 +257,7 @@ def _message(gang: Gang, reason: Unschedulable) -> str:
     is_free = gang.wording is Wording.NATIVE or reason.shortage is not None
     expected = _expected_text(len(gang.placeholders)) if reason.stage in EXPECTED_PODS_COUNT else ""
     if not is_free or not (reason.infeasible or reason.hint):
-        return f"{reason.message}{expected}"
+        return f"{reason.message.rstrip('.')}.{expected}" if expected else reason.message
     infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
     message = reason.message_beside_infeasible.rstrip(".")
     hint = f" {reason.hint}" if reason.hint else ""

@@ -8,6 +8,7 @@ from tests.plan.actions.test_staged import HOLD, MARKS, QUEUE, TEMPLATE, bound, 
 
 JOBSET = "jobset.sigs.k8s.io"
 LWS = "leaderworkerset.sigs.k8s.io"
+LATER = "Capacity is also needed for 2 pods that are not created yet."
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
 
 
@@ -107,11 +108,7 @@ def test_leaders_of_exclusive_jobs_start_when_each_job_has_a_domain():
     leaders = [of_job(found, "w", job) for job in range(2)]
     small = with_owners(Cluster(QUEUE, racks(a1=4, b1=2)), found).add(leaders)
     assert placed(small.plan()) == {}
-    assert (
-        small.plan()
-        .unplaced[0]
-        .message.endswith("Capacity is also needed for 2 pods that are not created yet.")
-    )
+    assert small.plan().unplaced[0].message.endswith(LATER)
     cluster = with_owners(Cluster(QUEUE, racks(a1=4, b1=4)), found).add(leaders)
     at = placed(cluster.plan())
     assert sorted(at.values()) == ["a1", "b1"]
@@ -120,6 +117,14 @@ def test_leaders_of_exclusive_jobs_start_when_each_job_has_a_domain():
     assert placed(cluster.plan()) == {}, "the followers' capacity is held"
     cluster.add([of_job(found, "w", job, 1) for job in range(2)])
     assert placed(cluster.plan()) == {"w-0-1": at["w-0-0"], "w-1-1": at["w-1-0"]}
+
+
+def test_a_message_names_the_pods_of_later_stages_in_a_sentence_of_its_own():
+    found = job_set(replicated("w", 2, replicas=2), annotations=EXCLUSIVE)
+    leaders = [of_job(found, "w", job) for job in range(2)]
+    cluster = with_owners(Cluster(QUEUE, racks(a1=4, b1=2, c1=2)), found).add(leaders)
+    message = cluster.plan().unplaced[0].message
+    assert message.endswith(f"no domain has capacity for 2 pods. {LATER}")
 
 
 def test_with_the_node_selector_strategy_no_pod_of_a_job_set_waits_for_another():
