@@ -22,6 +22,7 @@ from kai_py.embedded.documents import (
     name_of,
     namespace_of,
     uid_of,
+    with_typed_nulls,
 )
 from kai_py.embedded.errors import (
     FieldError,
@@ -271,11 +272,13 @@ class ApiServer:
 def _without_null_fields(resource: ServedResource, document: Json) -> Json:
     """A copy of an object in which a field that is null is absent, as for any Go type.
 
-    The content of custom resources is no Go type, and devices have parameters that are raw JSON.
+    The content of custom resources is no Go type.
     """
     if not resource.custom and resource.group != CLAIMS.group:
         return cast("Json", without_nulls(document))
     new: Json = {key: value for key, value in clone(document).items() if value is not None}
+    if not resource.custom:
+        new = with_typed_nulls(new)
     if "metadata" in new:
         new["metadata"] = without_nulls(new["metadata"])
     return new

@@ -36,6 +36,24 @@ def clone(value: Any) -> Any:
     return value
 
 
+_RAW_FIELD = "parameters"
+"""What a claim or class passes to drivers: JSON of no type."""
+
+
+def with_typed_nulls(value: Any) -> Any:
+    """A deep copy of JSON as types of Go read it: null fields are absent, null items are empty."""
+    if isinstance(value, dict):
+        return {
+            key: clone(item) if key == _RAW_FIELD else with_typed_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list):
+        empty: Any = "" if any(isinstance(item, str) for item in value) else {}
+        return [empty if item is None else with_typed_nulls(item) for item in value]
+    return value
+
+
 def lookup(document: Any, path: str) -> Any:
     """The value at a dotted path such as `spec.nodeName`, or None where there is none."""
     value = document

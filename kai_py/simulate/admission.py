@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from kai_py.dialects.kai.priority import CLASS_VALUES
-from kai_py.embedded.documents import Json, clone
+from kai_py.embedded.documents import Json, clone, with_typed_nulls
 from kai_py.embedded.errors import FieldError, RequestError, invalid
 from kai_py.embedded.in_process import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, InProcessCluster
 from kai_py.embedded.kinds.claims import (
@@ -120,7 +120,7 @@ def _refusal(pod: Document) -> str:
     meta, errors = pod["metadata"], list[FieldError]()
     if not meta.get("resourceVersion"):
         with contextlib.suppress(AttributeError, TypeError):
-            errors += scheduling_errors(pod["spec"], "spec")
+            errors += scheduling_errors(with_typed_nulls(pod["spec"]), "spec")
     return invalid("Pod", "", meta["name"], errors).message if errors else ""
 
 
@@ -168,7 +168,7 @@ def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObj
         if key.kind != "ResourceClaimTemplate" and document["metadata"].get("resourceVersion"):
             continue
         try:
-            errors = list(filter(_leaves_doubt, _errors(key, clone(document), found)))
+            errors = list(filter(_leaves_doubt, _errors(key, with_typed_nulls(document), found)))
         except (AttributeError, KeyError, TypeError, ValueError):
             continue  # it has fields of other types, so that it cannot be read
         if errors:

@@ -68,6 +68,12 @@ def spec_of(**devices):
             spec_of(requests=claim("c")["spec"]["devices"]["requests"] * 2),
             "spec.devices.requests[1].name",
         ),
+        (spec_of(requests=[None]), "spec.devices.requests[0].name"),
+        (
+            claim("c", selectors=[None]),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+        ),
+        (spec_of(config=[None]), "spec.devices.config[0].opaque"),
     ],
 )
 def test_claims_are_checked(bare, document, field):
@@ -123,6 +129,12 @@ def test_reservations_are_unique_and_closed_while_deleting(bare):
     assert write_status(bare, base)
 
 
+def test_parameters_of_drivers_may_contain_nulls(bare):
+    opaque = {"driver": "gpu.example.com", "parameters": {"a": None, "b": [None]}}
+    made = spec_of(requests=claim("c")["spec"]["devices"]["requests"], config=[{"opaque": opaque}])
+    assert bare.create(made)["spec"]["devices"]["config"] == [{"opaque": opaque}]
+
+
 def test_a_new_claim_has_no_status(bare):
     document = {**claim("c"), "status": {"allocation": allocation("gpu-0")}}
     assert bare.create(document)["status"] == {}
@@ -134,6 +146,8 @@ def test_slices_are_checked(bare):
     assert refused_fields(bare.create, both) == ["spec"]
     many = {**whole, "spec": {**whole["spec"], "devices": [{"name": f"d{i}"} for i in range(129)]}}
     assert refused_fields(bare.create, many) == ["spec.devices"]
+    null = {**whole, "spec": {**whole["spec"], "devices": [{"name": "d"}, None]}}
+    assert refused_fields(bare.create, null) == ["spec.devices[1].name"]
     created = bare.create(whole)
     moved = {**created, "spec": {**created["spec"], "nodeName": "m"}}
     name = created["metadata"]["name"]

@@ -107,6 +107,8 @@ def of_v1beta1(**request):
         ),
         (of_v1beta1(name="gpu", deviceClassName="any", count=-1), "exactly.count"),
         (of_v1beta1(name="gpu"), "requests[0]: Required"),
+        (claim("c", None), "requests[0].name: Required"),
+        (claim("c", exactly(selectors=[None])), "selectors[0].cel.expression: Required"),
     ],
 )
 def test_a_claim_is_refused_with_the_words_of_the_api_server(made, field):
