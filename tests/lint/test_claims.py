@@ -212,6 +212,9 @@ def test_names_follow_the_driver_of_the_class_in_the_file():
         ("{limits: {nvidia.com/gpu: -1}}", "gpu: -1 is less than 0, the API rejects it"),
         ("{limits: {memory: 4Gi}, requests: {memory: 8Gi}}", "'8Gi' is above the limit, '4Gi'"),
         ("{limits: {cpu: 500m}, requests: {cpu: 1}}", "requests.cpu: 1 is above the limit, '500m'"),
+        ("{limits: {gpu: 1}}", "gpu: the API rejects this resource: write nvidia.com/gpu"),
+        ("{requests: {Memory: 4Gi}}", "Memory: the API rejects this resource: write memory"),
+        ("{limits: {tpu: 1}}", "without a domain, only cpu, memory, ephemeral-storage exist"),
     ],
 )
 def test_amounts_that_the_api_rejects_are_told(resources, told):

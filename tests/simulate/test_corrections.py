@@ -60,8 +60,8 @@ HOST = "kubernetes.io/hostname"
         ),
         (requires(HOST, "node-00"), f"correct node label {HOST}=node-00 to node-0"),
         (
-            asks("ephemeral-storag"),
-            "correct resource ephemeral-storag to ephemeral-storage",
+            asks("kubernetes.io/ephemeral-storage"),
+            "correct resource kubernetes.io/ephemeral-storage to ephemeral-storage",
         ),
     ],
 )

@@ -27,7 +27,15 @@ def using(claim):
     return {"containers": [{"name": "main", "resources": {"claims": [{"name": claim}]}}]}
 
 
+def with_amounts(**resources):
+    return {"containers": [{"name": "main", "resources": resources}]}
+
+
 REFUSED = [
+    (with_amounts(limits={"gpu": 1}), 'limits[gpu]: Invalid value: "gpu": must be a standard'),
+    (with_amounts(requests={"CPU": 1}), "requests[CPU]: Invalid"),
+    ({"tolerations": [None]}, "operator must be Exists when `key` is empty"),
+    ({"resourceClaims": [None]}, "spec.resourceClaims[0].name: Required"),
     ({"resourceClaims": [{"name": "a"}]}, "spec.resourceClaims[0]"),
     ({"resourceClaims": [{"resourceClaimName": "c"}]}, "spec.resourceClaims[0].name"),
     (

@@ -4,9 +4,10 @@ Source: k8s.io/kubernetes pkg/apis/core/validation (``validateResourceRequiremen
 ``ValidateResourceQuantityValue``) and pkg/apis/core/v1/helper (``IsOvercommitAllowed``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.api.resource_names import is_of_containers
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, invalid_value, required
 
@@ -41,7 +42,9 @@ def requirement_errors(resources: Json, path: str) -> list[FieldError]:
     """Amounts of a container that are impossible by themselves, or beside each other."""
     errors: list[FieldError] = []
     for side in _SIDES:
-        errors += _value_errors(resources.get(side) or {}, f"{path}.{side}" + "[{}]")
+        amounts, item_path = resources.get(side) or {}, f"{path}.{side}" + "[{}]"
+        errors += _name_errors(amounts, item_path)
+        errors += _value_errors(amounts, item_path)
     limits, requests = (_readable(resources.get(side) or {}) for side in _SIDES)
     for name, requested in requests.items():
         limit = limits.get(name)
@@ -77,6 +80,13 @@ def with_limits(container: Json) -> Json:
     if not missing:
         return container
     return {**container, "resources": {**resources, "limits": {**limits, **missing}}}
+
+
+def _name_errors(names: Iterable[str], path: str) -> Iterator[FieldError]:
+    for name in names:
+        if not is_of_containers(name):
+            rule = "must be a standard resource type or fully qualified"
+            yield invalid_value(path.replace("{}", name), name, rule)
 
 
 def _value_errors(

@@ -12,6 +12,7 @@ from kai_py.api.problems import FieldPath, closest_match
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.core import Pod
 from kai_py.api.records.decoding import convert_record
+from kai_py.api.resource_names import STANDARD, is_of_containers
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
@@ -83,7 +84,7 @@ def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[F
 
 
 def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Requests and limits are quantities, and no request of the node's own is above its limit."""
+    """Requests and limits are quantities of resources; none of the node's is above its limit."""
     del manifests
     for path, spec in pod_specs(manifest):
         for container_path, container in _containers(spec, path):
@@ -91,7 +92,7 @@ def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             limits = mapping_at(resources, "limits")
             for side in ("limits", "requests"):
                 for key, written in mapping_at(resources, side).items():
-                    problem = _amount_problem(key, written, limits.get(key))
+                    problem = _amount_problem(str(key), written, limits.get(key))
                     if problem:
                         yield manifest.error((*container_path, "resources", side, key), problem)
 
@@ -99,6 +100,10 @@ def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
 def _amount_problem(resource: str, written: object, limit: object) -> str:
     if not isinstance(written, str | int | float):
         return ""
+    if not is_of_containers(resource):
+        meant = GPU if "gpu" in resource.lower() else closest_match(resource, STANDARD)
+        known = f"without a domain, only {', '.join(STANDARD)} exist"
+        return f"the API rejects this resource: {f'write {meant}' if meant else known}"
     amount, most = _amount(written), _amount(limit)
     if amount is None:
         return f"{written!r} is not a quantity{_advice(str(written))}"
