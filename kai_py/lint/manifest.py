@@ -189,6 +189,15 @@ def mapping_at_line(line: int, **entries: Any) -> LineMapping:
     return mapping
 
 
+def served_as(manifest: Manifest, api_version: str) -> Iterator[Finding]:
+    """Replace a version that is not served by the one that is."""
+    if manifest.api_version == api_version:
+        return
+    message = f"{manifest.api_version} is not served: write {api_version}"
+    yield manifest.error(("apiVersion",), message, fixed=True)
+    manifest.value["apiVersion"] = api_version
+
+
 def unknown_fields(
     manifest: Manifest, mapping: LineMapping, path: FieldPath, known: Iterable[str]
 ) -> Iterator[Finding]:

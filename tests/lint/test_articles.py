@@ -172,6 +172,14 @@ def test_a_start_order_of_some_cliques_is_explicit():
     assert starts == {"c": None, "b": ["a"], "a": None}
 
 
+def test_a_set_is_written_for_the_version_that_is_served():
+    text = "apiVersion: grove.io/v1\nkind: PodCliqueSet\nmetadata: {name: s, namespace: n}\n"
+    report = lint(text + "spec: {replicas: 1, template: {cliques: []}}\n")
+    assert "grove.io/v1 is not served: write grove.io/v1alpha1" in report.errors[0].message
+    (document,) = yaml_text.read_all(report.corrected)
+    assert document["apiVersion"] == "grove.io/v1alpha1"
+
+
 def test_examples_are_valid_and_complete():
     assert len(VALID) >= 8
     reports = lint_together([path.read_text(encoding="utf-8") for path in VALID])

@@ -52,6 +52,19 @@ def test_fields_that_the_api_drops_are_corrected(text, right, wrong, expected):
 
 
 @pytest.mark.parametrize(
+    ("text", "right", "wrong"),
+    [
+        (QUEUE, "scheduling.run.ai/v2", "scheduling.run.ai/v1"),
+        (GROUP, "scheduling.run.ai/v2alpha2", "scheduling.run.ai/v2"),
+    ],
+)
+def test_a_version_that_is_not_served_is_corrected(text, right, wrong):
+    [error] = errors(text.replace(right, wrong))
+    assert f"{wrong} is not served: write {right}" in error
+    assert fixed(text.replace(right, wrong)) == [yaml.safe_load(text)]
+
+
+@pytest.mark.parametrize(
     ("text", "right", "wrong", "expected"),
     [
         (QUEUE, "quota: 8", "quota: '8'", "spec.resources.gpu.quota: must be of type number"),

@@ -21,9 +21,11 @@ from kai_py.lint.manifest import (
     mapping_at_line,
     mappings_at,
     move,
+    served_as,
     set_key,
 )
 
+API_VERSION = "grove.io/v1alpha1"
 _CLIQUE = ("name", "labels", "annotations", "topologyConstraint", "resourceSharing", "spec")
 _CLIQUE_SPEC = {
     "replicas": "replicas",
@@ -61,6 +63,7 @@ def pod_clique_set(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
     if manifest.kind == "PodGangSet":
         yield manifest.error(("kind",), "PodGangSet is now called PodCliqueSet", fixed=True)
         manifest.value["kind"] = "PodCliqueSet"
+    yield from served_as(manifest, API_VERSION)
     spec = mapping_at(manifest.value, "spec")
     if "template" not in spec:
         set_key(spec, "template", mapping_at_line(spec.line))

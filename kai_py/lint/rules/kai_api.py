@@ -18,7 +18,7 @@ from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.deploy.kai_api import kai_definitions
 from kai_py.dialects.kai.pod_groups import problems_of
 from kai_py.dialects.kai.queues import kai_queue_info
-from kai_py.lint.manifest import Finding, Manifest, ManifestSet, at
+from kai_py.lint.manifest import Finding, Manifest, ManifestSet, at, served_as
 from kai_py.lint.rules.fields import unknown_fields
 
 KAI_GROUP = "scheduling.run.ai"
@@ -37,9 +37,11 @@ def kai_objects(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
     del manifests
     if manifest.group not in (KAI_GROUP, "kai.scheduler"):
         return  # without reading the definitions
-    schema = _schemas().get((manifest.api_version, manifest.kind))
-    if schema is None:
+    served = _served_versions().get((manifest.group, manifest.kind))
+    if served is None:
         return
+    yield from served_as(manifest, served)
+    schema = _schemas()[manifest.api_version, manifest.kind]
     yield from _check(manifest, manifest.value, schema, ())
     with contextlib.suppress(msgspec.ValidationError):  # values of other types are reported above
         yield from _contradictions(manifest)
@@ -56,6 +58,12 @@ def _schemas() -> Mapping[tuple[str, str], Mapping[str, Any]]:
         for spec in specs
         for version in spec["versions"]
     }
+
+
+@functools.cache
+def _served_versions() -> Mapping[tuple[str, str], str]:
+    """The API version of each kind, by the group and the kind."""
+    return {(version.partition("/")[0], kind): version for version, kind in _schemas()}
 
 
 def _check(

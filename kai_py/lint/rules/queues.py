@@ -16,6 +16,7 @@ from kai_py.lint.manifest import (
     mapping_at,
     move,
     rename,
+    served_as,
     set_key,
 )
 from kai_py.lint.rules.workloads import pod_specs, template_path
@@ -61,10 +62,7 @@ def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     del manifests
     if not manifest.is_a(GROUP, "Queue"):
         return
-    if manifest.api_version != API_VERSION:
-        message = f"{manifest.api_version} is not served: write {API_VERSION}"
-        yield manifest.error(("apiVersion",), message, fixed=True)
-        manifest.value["apiVersion"] = API_VERSION
+    yield from served_as(manifest, API_VERSION)
     yield from _limit_selectors(manifest)
     reported: set[FieldProblem] = set()
     # A correction may reveal further problems; what was reported is not reported again.
