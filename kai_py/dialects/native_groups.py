@@ -77,7 +77,7 @@ def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, 
 def _leaf(group: Unstructured, name: str) -> Subgroup:
     return Subgroup(
         name=name,
-        min_members=count_at(group.content, "spec.schedulingPolicy.gang.minCount", 1),
+        min_members=count_at(group.content, "spec.schedulingPolicy.gang.minCount", 1, least=1),
         topology=_constraint(group),
         evicted_together=_evicted_together(group),
     )
@@ -97,7 +97,7 @@ def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> Su
         _leaf(each, each.metadata.name)
         for each in owners.child_groups(POD_GROUPS, meta.namespace, meta.name)
     ]
-    needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1)
+    needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1, least=1)
     if needed > MAX_SUBGROUPS:
         field = "spec.schedulingPolicy.gang.minGroupCount"
         raise InvalidWorkloadError(f"{field} must be at most {MAX_SUBGROUPS}, is {needed}")
@@ -175,7 +175,7 @@ def _workload_tree(found: Unstructured, chain: OwnerChain) -> Subgroup:
     group_name = reference.pod_group if reference is not None else ""
     for group in entries(found.content, "spec.podGroups.*"):
         if group.get("name") == group_name:
-            return Subgroup(min_members=count_at(group, "policy.gang.minCount", 1))
+            return Subgroup(min_members=count_at(group, "policy.gang.minCount", 1, least=1))
     raise InvalidWorkloadError(f'spec.podGroups has no group "{group_name}"')
 
 

@@ -48,15 +48,15 @@ def _as_written(text: str) -> str:
     return shortened(repr(text))
 
 
-def count_at(value: Any, path: str, default: int, *, location: str = "") -> int:
+def count_at(value: Any, path: str, default: int, *, location: str = "", least: int = 0) -> int:
     """The count at ``path`` below ``value``; ``location`` is the path of ``value`` itself.
 
     Raises InvalidWorkloadError.
     """
     found = next(values_at(value, path), None)
-    return (
-        default if found is None else parse_count(found, f"{location}.{path}" if location else path)
-    )
+    if found is None:
+        return default
+    return parse_count(found, f"{location}.{path}" if location else path, least=least)
 
 
 def annotated_count(meta: ObjectMeta, *keys: str, least: int = 0) -> int | None:

@@ -92,6 +92,24 @@ def test_composite_groups_that_are_missing_or_go_round_are_told():
     assert "form a cycle" in cluster.why()[TRAIN][1]
 
 
+@pytest.mark.parametrize(
+    ("above", "below_it", "field"),
+    [
+        ((), {"schedulingPolicy": {"gang": {"minCount": 0}}}, "gang.minCount"),
+        (
+            (composite("all", schedulingPolicy={"gang": {"minGroupCount": 0}}),),
+            below("all"),
+            "gang.minGroupCount",
+        ),
+    ],
+)
+def test_a_gang_of_no_pods_is_told(above, below_it, field):
+    cluster = Cluster(QUEUE, node("n", 8), *above, group("train", 1, **below_it))
+    [(stage, message)] = cluster.add(members("train", 2)).why().values()
+    assert stage == "Invalid"
+    assert f"spec.schedulingPolicy.{field} must be a whole number of at least 1, is 0" in message
+
+
 @pytest.mark.parametrize("mode", ["PodGroup", {"all": {}}])
 def test_a_group_that_leaves_whole_gives_no_surplus(mode):
     urgent = group("urgent", 1, priority=100)
