@@ -38,7 +38,7 @@ def _is_of_labels(requirement: SelectorRequirement) -> bool:
             fits = len(values) == 1 and parse_int64(values[0]) is not None
         case _:
             fits = False
-    return fits and _is_label_key(requirement.key) and all(map(_is_label_value, values))
+    return fits and is_label_key(requirement.key) and all(map(is_label_value, values))
 
 
 def _is_of_fields(requirement: SelectorRequirement) -> bool:
@@ -46,13 +46,15 @@ def _is_of_fields(requirement: SelectorRequirement) -> bool:
     return has_name and requirement.operator in ("In", "NotIn")
 
 
-def _is_label_key(text: str) -> bool:
+def is_label_key(text: str) -> bool:
+    """Whether a label may have this key."""
     prefix, slash, name = text.rpartition("/")
     has_prefix = len(prefix) <= MAX_PREFIX and _PREFIX.fullmatch(prefix) is not None
     return _is_name(name) and (has_prefix or not slash)
 
 
-def _is_label_value(text: str) -> bool:
+def is_label_value(text: str) -> bool:
+    """Whether a label may have this value."""
     return not text or _is_name(text)
 
 

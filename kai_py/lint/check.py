@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     objects.shapes,
     objects.scope,
     objects.text_values,
+    objects.label_texts,
     queues.queue,
     kai_api.kai_objects,
     claims.levels,

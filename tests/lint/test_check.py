@@ -241,6 +241,28 @@ def test_values_of_a_wrong_shape(text, told):
     assert told in "\n".join(error.text("f") for error in lint(text).errors)
 
 
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("kai.scheduler/queue: team a", "queue: 'team a' is not a valid value of a label"),
+        ("app: " + "a" * 64, "is not a valid value of a label: letters, digits, '-', '_' and '.'"),
+        ("kai.scheduler/a/b: c", "'kai.scheduler/a/b' is not a valid key of a label"),
+        ("7: c", ""),
+        ("app: ''", ""),
+    ],
+)
+@pytest.mark.parametrize("path", ["metadata", "spec.template.metadata"])
+def test_labels_that_the_api_rejects(label, told, path):
+    labels = f"{{labels: {{{label}}}}}"
+    text = "apiVersion: example.com/v1\nkind: Thing\nmetadata: "
+    if path == "metadata":
+        text += f"{{name: t, {labels[1:]}\n"
+    else:
+        text += f"{{name: t}}\nspec: {{template: {{metadata: {labels}}}}}\n"
+    found = [error.text("f") for error in lint(text).errors]
+    assert [told in each and path in each for each in found] == ([True] if told else [])
+
+
 def test_fields_of_other_kinds_have_the_shapes_they_have():
     text = "apiVersion: argoproj.io/v1\nkind: Workflow\nmetadata: {name: w, namespace: n}\n"
     assert not lint(text + "spec: {template: named, containers: all}\n").errors

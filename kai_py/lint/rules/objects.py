@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from kai_py.api.model import NAME_PATTERN
 from kai_py.api.problems import FieldPath
+from kai_py.api.selectors import MAX_LABEL, is_label_key, is_label_value
 from kai_py.lint.manifest import Finding, Manifest, ManifestSet, mapping_at, set_key, walk
 
 _CLUSTER_SCOPED = {
@@ -34,6 +35,8 @@ _MAPPINGS = ("metadata", "spec", "labels", "annotations", "template", "resources
 _LISTS = ("containers", "initContainers", "resourceClaims")
 _FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameters", "data")
 """Mappings whose keys are the user's."""
+_METADATA: tuple[FieldPath, ...] = (("metadata",), ("spec", "template", "metadata"))
+_LABEL_FORM = f"letters, digits, '-', '_' and '.', at most {MAX_LABEL}"
 _ANY_NAMES = "rbac.authorization.k8s.io"
 """The group whose objects may have any name that a path can have, as ``system:node``."""
 
@@ -77,10 +80,24 @@ def scope(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.hint(("metadata",), message)
 
 
+def label_texts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+    """Labels have keys and values that the API accepts."""
+    del manifests
+    for path in _METADATA:
+        labels = mapping_at(manifest.value, *path, "labels")
+        for key, value in labels.items():
+            at = (*path, "labels", key)
+            if not is_label_key(str(key)):
+                message = f"{key!r} is not a valid key of a label: [PREFIX/]NAME, {_LABEL_FORM}"
+                yield manifest.error(at, message)
+            if isinstance(value, str) and not is_label_value(value):
+                yield manifest.error(at, f"{value!r} is not a valid value of a label: {_LABEL_FORM}")
+
+
 def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """Labels and annotations are texts; the API rejects a bare number or true."""
     del manifests
-    for path in (("metadata",), ("spec", "template", "metadata")):
+    for path in _METADATA:
         for kind in ("labels", "annotations"):
             values = mapping_at(manifest.value, *path, kind)
             for key, value in list(values.items()):
