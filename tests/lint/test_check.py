@@ -263,6 +263,27 @@ def test_labels_that_the_api_rejects(label, told, path):
     assert [told in each and path in each for each in found] == ([True] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("above", "told"),
+    [
+        ("spec: {nodeSelector: {gpu: %s}}", "spec.nodeSelector.gpu"),
+        ("spec: {selector: {matchLabels: {gpu: %s}}}", "spec.selector.matchLabels.gpu"),
+        ("spec: {a: {template: {metadata: {labels: {gpu: %s}}}}}", "metadata.labels.gpu"),
+        ("spec: {a: {parameters: {matchLabels: {gpu: %s}}}}", ""),
+        ("spec: {labels: {gpu: %s}}", ""),
+    ],
+)
+@pytest.mark.parametrize(("written", "text"), [("true", "true"), ("1", "1"), ("a", "")])
+def test_what_is_compared_with_labels_is_a_text(above, told, written, text):
+    head = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n"
+    report = lint(f"{head}{above % written}\n")
+    expected = [f'{told}: must be a string: write "{text}"'] if told and text else []
+    assert [each.text("f").split(": ", 2)[2] for each in report.errors] == [
+        f"{'spec.a.template.' if 'template' in above else ''}{each}" for each in expected
+    ]
+    assert lint(report.corrected).errors == ()
+
+
 def test_fields_of_other_kinds_have_the_shapes_they_have():
     text = "apiVersion: argoproj.io/v1\nkind: Workflow\nmetadata: {name: w, namespace: n}\n"
     assert not lint(text + "spec: {template: named, containers: all}\n").errors

@@ -35,6 +35,7 @@ _MAPPINGS = ("metadata", "spec", "labels", "annotations", "template", "resources
 _LISTS = ("containers", "initContainers", "resourceClaims")
 _FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameters", "data")
 """Mappings whose keys are the user's."""
+_SELECTORS = (("nodeSelector",), ("matchLabels",))
 _METADATA: tuple[FieldPath, ...] = (("metadata",), ("spec", "template", "metadata"))
 _LABEL_FORM = f"letters, digits, '-', '_' and '.', at most {MAX_LABEL}"
 _ANY_NAMES = "rbac.authorization.k8s.io"
@@ -95,17 +96,18 @@ def label_texts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
 
 
 def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
-    """Labels and annotations are texts; the API rejects a bare number or true."""
+    """Labels, annotations and what selects labels are texts; the API rejects 1 and true."""
     del manifests
-    for path in _METADATA:
-        for kind in ("labels", "annotations"):
-            values = mapping_at(manifest.value, *path, kind)
-            for key, value in list(values.items()):
-                if isinstance(value, bool | int | float):
-                    text = str(value).lower() if isinstance(value, bool) else str(value)
-                    message = f'must be a string: write "{text}"'
-                    yield manifest.error((*path, kind, key), message, fixed=True)
-                    set_key(values, key, text)
+    for path, values in walk(manifest.value):
+        is_metadata = path[-2:-1] == ("metadata",) and path[-1] in ("labels", "annotations")
+        is_text = is_metadata or path[-1:] in _SELECTORS
+        if not is_text or any(part in _FREE_FORM for part in path[:-1]):
+            continue
+        for key, value in list(values.items()):
+            if isinstance(value, bool | int | float):
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                yield manifest.error((*path, key), f'must be a string: write "{text}"', fixed=True)
+                set_key(values, key, text)
 
 
 def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
