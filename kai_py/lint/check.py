@@ -5,11 +5,12 @@ the version last, since the shape shows which one was meant. Rules on one object
 another.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
 from kai_py.lint.manifest import Finding, Manifest, ManifestSet, Rule, Severity, mappings_at
+from kai_py.lint.refused import refused_fields
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,
@@ -104,7 +105,19 @@ def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
         for part in checked:
             for manifest in part.manifests:
                 part.findings.extend(_found(rule, manifest, file))
+    for part in checked:
+        rest = _refused_besides(part.findings)
+        for manifest in part.manifests:
+            part.findings.extend(_found(rest, manifest, file))
     return tuple(part.report() for part in checked)
+
+
+def _refused_besides(findings: Iterable[Finding]) -> Rule:
+    """The rule that an API server refuses nothing else of an object than ``findings`` say."""
+    named: dict[str, list[Finding]] = {}
+    for each in findings:
+        named.setdefault(each.subject, []).append(each)
+    return lambda manifest, _: refused_fields(manifest, named.get(manifest.subject, ()))
 
 
 def _found(rule: Rule, manifest: Manifest, file: ManifestSet) -> Iterator[Finding]:

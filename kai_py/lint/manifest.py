@@ -81,6 +81,11 @@ class Manifest:
         """The object's namespace, or an empty text."""
         return text_at(self.value, "metadata", "namespace")
 
+    @property
+    def subject(self) -> str:
+        """The object in findings, as ``Kind/name``."""
+        return f"{self.kind or 'object'}/{self.name or '(without a name)'}"
+
     def is_a(self, group: str, *kinds: str) -> bool:
         """Whether the object is of this API group and one of these kinds."""
         return self.group == group and self.kind in kinds
@@ -96,9 +101,8 @@ class Manifest:
     def _finding(
         self, path: FieldPath, message: str, severity: Severity, *, fixed: bool
     ) -> Finding:
-        subject = f"{self.kind or 'object'}/{self.name or '(without a name)'}"
         line = line_at(self.value, path)
-        return Finding(line, subject, field_path(path), message, severity, fixed=fixed)
+        return Finding(line, self.subject, field_path(path), message, severity, fixed=fixed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ def label_texts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
                 message = f"{key!r} is not a valid key of a label: [PREFIX/]NAME, {_LABEL_FORM}"
                 yield manifest.error(at, message)
             if isinstance(value, str) and not is_label_value(value):
-                yield manifest.error(at, f"{value!r} is not a valid value of a label: {_LABEL_FORM}")
+                yield manifest.error(
+                    at, f"{value!r} is not a valid value of a label: {_LABEL_FORM}"
+                )
 
 
 def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
