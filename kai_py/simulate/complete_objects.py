@@ -72,6 +72,7 @@ def complete_objects(
     found = {key: each for key, each in found.items() if str(key) not in refused}
     default_requests(found)
     _complete_namespaces(found)
+    rejected += _drop_repeated_uids(found)
     _add_uids(found)
     absent = _add_owners(found)
     bound_replicas(found, [key for key, _ in _never_applied(found)])
@@ -160,6 +161,21 @@ def _owner_key(reference: Mapping[str, Any], namespace: str) -> ObjectKey:
 
 def _uid(key: ObjectKey) -> str:
     return str(uuid.uuid5(UID_SPACE, "/".join(key)))
+
+
+def _drop_repeated_uids(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObject]:
+    """Make objects new that have the uid of another one of their kind, as copies have."""
+    known: dict[tuple[str, str, str], ObjectKey] = {}
+    for key, document in found.items():
+        meta = document["metadata"]
+        if not meta.get("uid"):
+            continue
+        first = known.setdefault((key.group, key.kind, meta["uid"]), key)
+        if first != key:
+            meta.pop("uid")
+            meta.pop("resourceVersion", None)
+            problem = f"metadata.uid is that of {first}; it counts as a new object"
+            yield RejectedObject(str(key), problem)
 
 
 def _add_uids(found: dict[ObjectKey, Document]) -> None:

@@ -395,3 +395,17 @@ def test_a_workload_gets_its_pods_whatever_its_owner():
     found = plan(node("n0"), QUEUE, owned)
     assert len(placed_on(found)) == 1
     assert list(rejected(found)) == absent(found) == ["InferenceService default/model"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("made", [pod, lambda name: job(name, 1)])
+def test_a_copy_with_the_uid_of_another_object_is_a_new_one(made, order):
+    copies = [made("a"), made("b")]
+    for each in copies:
+        each["metadata"] |= {"uid": "same", "resourceVersion": "7"}
+    found = plan(node("n0"), QUEUE, *copies[::order])
+    kind = copies[0]["kind"]
+    problem = f"metadata.uid is that of {kind} default/a; it counts as a new object"
+    assert rejected(found) == {f"{kind} default/b": problem}
+    started = {name.split("/")[1][0] for name in placed_on(found)}
+    assert started == ({"a", "b"} if kind == "Pod" else {"b"})
