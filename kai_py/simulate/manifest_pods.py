@@ -14,6 +14,7 @@ from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.record import Record
 from kai_py.embedded.clock import SimulatedClock
+from kai_py.embedded.documents import with_typed_nulls
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, with_limits
@@ -107,7 +108,7 @@ class _Made:
             return f"requests {pods:,} pods: at most {MAX_PODS:,} in all are created"
         left_out = ("uid", "ownerReferences")  # Owners are not there, so it would be collected.
         meta = {k: v for k, v in document["metadata"].items() if k not in left_out}
-        template = _with_limits(document["spec"]["template"])
+        template = _with_limits(with_typed_nulls(document["spec"]["template"]))
         manifest = with_spec(document, {**UNTIL_PODS_END.get(key.kind, {}), "template": template})
         manager = document["spec"].get("managedBy")
         if key.kind == JOBS.kind and manager and manager != JOB_CONTROLLER:

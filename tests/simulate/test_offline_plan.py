@@ -431,6 +431,16 @@ def test_nulls_among_amounts_are_as_absent(bound):
     assert placed_on(found) == ({} if bound else {"default/a": "n0"})
 
 
+def test_a_workload_with_a_null_container_is_refused():
+    odd = job("odd", 1)
+    odd["spec"]["template"]["spec"]["containers"].append(None)
+    found = plan(node("n0"), QUEUE, odd, pod("a"))
+    [refused] = found["rejected"]
+    assert refused["object"] == "Job default/odd"
+    assert "containers[1]" in refused["problem"]
+    assert placed_on(found) == {"default/a": "n0"}
+
+
 def test_pods_placed_in_one_cycle_have_their_numa_zones_in_the_next():
     amounts = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "3"}
     report = two_zones("n0", cpu="8", gpus="4")
