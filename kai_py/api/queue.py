@@ -59,7 +59,7 @@ _MAX_BELOW_DESERVED = "max must be at least deserved (leave max out for no limit
 _MAX_GPUS_BELOW_DESERVED = "maxGPUs must be at least deservedGPUs (leave maxGPUs out for no limit)"
 _ONE_DEVICE_SELECTOR = "set exactly one of deviceClassName and attribute"
 _VALUES_WITH_ATTRIBUTE = "values belong to attribute: set both or neither"
-_OWN_PARENT = "a queue cannot be its own parent"
+OWN_PARENT = "a queue cannot be its own parent"
 _SPARES_EMPTY = "set matchLabels or matchExpressions: a selector without any would match all nodes"
 _NAMESPACES_EMPTY = "set names or selector; leave namespaces out to allow every namespace"
 
@@ -304,7 +304,7 @@ class Queue(ApiModel):
     model_config = with_cel_rules(
         cel_rule(
             "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
-            _OWN_PARENT,
+            OWN_PARENT,
             field=".spec.parent",
         )
     )
@@ -323,7 +323,7 @@ class Queue(ApiModel):
     @model_validator(mode="after")
     def _not_its_own_parent(self) -> Self:
         if self.spec.parent == self.metadata.name:
-            raise ValueError(_OWN_PARENT)
+            raise ValueError(OWN_PARENT)
         return self
 
 

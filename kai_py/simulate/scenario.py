@@ -17,7 +17,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -25,7 +25,7 @@ from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.problems import FieldPath, closest_match, field_problems
-from kai_py.api.queue import API_VERSION, Queue, QueueSpec, read_queue
+from kai_py.api.queue import API_VERSION, OWN_PARENT, Queue, QueueSpec, read_queue
 from kai_py.api.spot import SpotUse
 from kai_py.api.times import HOUR
 from kai_py.snapshot.tables.queue_objects import queue_info
@@ -70,6 +70,12 @@ class ScenarioQueue(QueueSpec):
     """A Queue: its name, and its spec as users write it."""
 
     name: Name
+
+    @model_validator(mode="after")
+    def _not_its_own_parent(self) -> Self:
+        if self.parent == self.name:
+            raise ValueError(OWN_PARENT)
+        return self
 
 
 class ScenarioJob(ApiModel):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_duration
@@ -31,7 +32,7 @@ def node_manifests(kind: NodeGroup) -> Iterator[Manifest]:
     """The nodes of a group; their GPUs are those of a device plugin."""
     amounts = {
         "cpu": f"{kind.cpu:g}",
-        "memory": f"{kind.memory_gib:g}Gi",
+        "memory": _memory(kind.memory_gib),
         "pods": "1000",
         GPU_RESOURCE: str(kind.gpus),
     }
@@ -97,15 +98,26 @@ def job_manifest(arrival: Arrival, start_up_seconds: float = 0.0) -> Manifest:
     }
 
 
+def _memory(gibibytes: float) -> str:
+    amount = max(round(gibibytes * 2**30), 1)
+    return str(Quantity(amount * NANO, QuantityFormat.BINARY_SI))
+
+
+def _fraction(gpus: float) -> str:
+    """A part of a GPU with the digits that the annotation may have."""
+    least = 1e-9
+    return f"{min(max(gpus, least), 1 - least):.9f}".rstrip("0")
+
+
 def _pod_marks(job: ScenarioJob, start_up_seconds: float) -> dict[str, str]:
     annotations = {RUN_SECONDS: f"{start_up_seconds + job.minutes * 60:g}"}
     if 0 < job.gpus_per_pod < 1:
-        annotations[FRACTION_KEY] = f"{job.gpus_per_pod:g}"
+        annotations[FRACTION_KEY] = _fraction(job.gpus_per_pod)
     return annotations
 
 
 def _pod_spec(job: ScenarioJob) -> Manifest:
-    amounts = {"cpu": f"{job.cpu_per_pod:g}", "memory": f"{job.memory_gib_per_pod:g}Gi"}
+    amounts = {"cpu": f"{job.cpu_per_pod:g}", "memory": _memory(job.memory_gib_per_pod)}
     if job.gpus_per_pod >= 1:
         amounts[GPU_RESOURCE] = f"{job.gpus_per_pod:g}"
     spec: Manifest = {

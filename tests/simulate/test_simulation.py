@@ -205,6 +205,10 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
             r"(?s)s:3: queues\[0\]: queue 'a' is its own ancestor.*s:4: queues\[1\]",
         ),
         (
+            "nodes: [{name: n}]\nqueues: [{name: a, parent: a}]",
+            r"s:2: queues\[0\]: a queue cannot be its own parent$",
+        ),
+        (
             "nodes: [{name: n}]\nqueues: [{name: team}]\njobs: [{name: j, queue: taem}]",
             r's:3: jobs\[0\].queue: there is no queue "taem"; did you mean team\?',
         ),
@@ -255,6 +259,23 @@ def test_jobs_without_end_are_refused(monkeypatch, fields):
     jobs = f"jobs:\n- {{name: i, queue: a, every: 60}}\n- {{name: j, queue: a, {fields}}}"
     with pytest.raises(ScenarioError, match=r"s:5: jobs\[1\]: with it more than 1,000 Jobs"):
         parse_scenario(f"nodes: [{{name: n}}]\nqueues: [{{name: a}}]\n{jobs}", name="s")
+
+
+@pytest.mark.parametrize(
+    ("node", "job"),
+    [
+        ("memoryGib: 1000000", "memoryGibPerPod: 100000"),
+        ("memoryGib: 0.0000001", "memoryGibPerPod: 0.000000001"),
+        ("gpus: 1", "gpusPerPod: 0.00001"),
+        ("gpus: 1", "gpusPerPod: 0.3333333333333333"),
+        ("gpus: 1", "gpusPerPod: 0.9999999999"),
+    ],
+)
+def test_amounts_of_every_size_are_simulated(node, job):
+    text = f"hours: 1\nnodes: [{{name: n, {node}}}]\nqueues: [{{name: q}}]\n"
+    found = summarise(played(f"{text}jobs: [{{name: j, queue: q, {job}, minutes: 1}}]"))
+    assert found.never_started == ()
+    assert found.waiting_times.gangs == 1
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=20))
