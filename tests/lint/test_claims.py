@@ -201,6 +201,16 @@ def test_names_follow_the_driver_of_the_class_in_the_file():
     )
 
 
+@pytest.mark.parametrize("written", ["null", "5", "[g]"])
+def test_a_claim_of_a_container_that_is_no_mapping_is_not_corrected(written):
+    text = POD + "  resourceClaims: [{name: g, resourceClaimName: c}]\n"
+    text += f"  containers: [{{name: a, image: b, resources: {{claims: [{written}]}}}}]\n"
+    [error] = lint(text).errors
+    assert error.field == "spec.containers[0].resources.claims[0]"
+    assert error.message.startswith("must be a mapping with the name of a claim, is ")
+    assert not error.fixed
+
+
 @pytest.mark.parametrize(
     ("resources", "told"),
     [

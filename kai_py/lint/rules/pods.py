@@ -202,7 +202,11 @@ def _claim_names(
             message = f"a claim is written '- name: {written}'"
             yield manifest.error((*path, index), message, fixed=True)
             claims[index] = mapping_at_line(claims.lines[index], name=written)
-        claim = mapping_at(claims, index)
+        claim = claims[index]
+        if not isinstance(claim, LineMapping):
+            message = f"must be a mapping with the name of a claim, is {claim!r}"
+            yield manifest.error((*path, index), message)
+            continue
         name = str(claim.get("name"))
         if name not in names:
             suggestion = closest_match(name, names) or (names[0] if len(names) == 1 else None)
