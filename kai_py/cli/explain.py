@@ -29,7 +29,6 @@ from kai_py.cli.options import takes_groups
 from kai_py.cli.output import (
     Output,
     OutputOptions,
-    check_known,
     not_found,
     print_document,
     progress,
@@ -204,11 +203,10 @@ def _read_queue(
     """What is known of a queue and its gangs; raises CommandError if there is none."""
     cluster = LoadedCluster(documents, configuration, time.time())
     plan = cluster.plan()
-    names = [share.queue for share in plan.queues]
-    check_known("queue", name, names, hint="kai-py queues lists them")
-    found = explain_queue(plan, name)
+    found = explain_queue(cluster.snapshot, plan, name)
     if found is None:
-        raise CommandError(f"queue {name}: not found", hint="kai-py queues lists them")
+        names = sorted(share.queue for share in plan.queues)
+        raise not_found(f"queue {name}", name, names, hint="kai-py queues lists them")
     rows = [row for row in gang_rows(cluster.snapshot, plan) if row.queue == name]
     return QueuePage(found, rows)
 

@@ -111,8 +111,7 @@ def command(
 
 
 def _read(cluster: ClusterOptions, configuration: Configuration) -> QueueList:
-    _, plan = plan_cluster(cluster, configuration)
-    return QueueList(0, list(queue_rows(plan)))
+    return QueueList(0, list(queue_rows(*plan_cluster(cluster, configuration))))
 
 
 def _steps(

@@ -7,13 +7,15 @@ queues are also those of the command line.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
+from kai_py.observe.uncharged import uncharged_gangs
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Unplaced
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
@@ -37,14 +39,20 @@ class QueueRow:
     problems: tuple[str, ...]
 
 
-def queue_rows(plan: Plan) -> Iterator[QueueRow]:
-    """One row per queue, in the plan's order."""
+def queue_rows(snapshot: Snapshot, plan: Plan) -> Iterator[QueueRow]:
+    """One row per queue, in the plan's order, then those that are missing under running gangs."""
     stages: dict[str, dict[str, int]] = {}
     for unplaced in plan.unplaced:
         counts = stages.setdefault(unplaced.queue, {})
         counts[unplaced.stage.value] = counts.get(unplaced.stage.value, 0) + 1
+    uncharged = dict(uncharged_gangs(snapshot, {share.queue for share in plan.queues}))
     for share in plan.queues:
-        yield _row(share, stages.get(share.queue, {}))
+        row = _row(share, stages.get(share.queue, {}))
+        closed = uncharged.pop(share.queue, None)
+        problems = () if closed is None else (closed.of_closed(share.queue),)
+        yield replace(row, problems=(*row.problems, *problems))
+    for queue, gangs in uncharged.items():
+        yield _missing_row(snapshot, queue, stages.get(queue, {}), gangs.of_missing(queue))
 
 
 def _row(share: QueueShare, stages: dict[str, int]) -> QueueRow:
@@ -59,6 +67,21 @@ def _row(share: QueueShare, stages: dict[str, int]) -> QueueRow:
         pending_gangs=sum(stages.values()),
         pending_by_stage=stages,
         problems=tuple(problem.reason for problem in share.problems),
+    )
+
+
+def _missing_row(snapshot: Snapshot, queue: str, stages: dict[str, int], problem: str) -> QueueRow:
+    return QueueRow(
+        queue=queue,
+        parent="",
+        deserved={},
+        max={},
+        fair_share={},
+        allocated=in_api_units(snapshot.queue_allocated.get(queue, {})),
+        requested=in_api_units(snapshot.queue_requested.get(queue, {})),
+        pending_gangs=sum(stages.values()),
+        pending_by_stage=stages,
+        problems=(problem,),
     )
 
 
@@ -197,7 +220,7 @@ class ClusterState:
 
 def cluster_state(view: ClusterView) -> ClusterState:
     """The state of a cycle; O(nodes + pods)."""
-    rows = tuple(queue_rows(view.plan))
+    rows = tuple(queue_rows(view.snapshot, view.plan))
     owners = (*(row.queue for row in rows), OTHER_SCHEDULERS)
     domains = tuple(_domains(view, owners))
     return ClusterState(

@@ -155,7 +155,7 @@ def gang_list(view: ClusterView, seen: Visibility | None) -> GangList:
 
 def queue_list(view: ClusterView, seen: Visibility | None) -> QueueList:
     """The queues in the plan's order."""
-    rows = list(queue_rows(view.plan))
+    rows = list(queue_rows(view.snapshot, view.plan))
     if seen is None:
         return QueueList(view.number, rows)
     return QueueList(view.number, list(tenant_queues(rows, seen)), other_queues(rows, seen))
@@ -180,7 +180,7 @@ def queue_page(view: ClusterView, name: str, seen: Visibility | None) -> QueuePa
     if seen is not None and name not in seen.queues:
         return None
     shows = seen.queues.__contains__ if seen is not None else lambda _queue: True
-    explanation = explain_queue(view.plan, name, shows)
+    explanation = explain_queue(view.snapshot, view.plan, name, shows)
     if explanation is None:
         return None
     rows = [row for row in gang_rows(view.snapshot, view.plan) if row.queue == name]

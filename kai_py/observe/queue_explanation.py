@@ -1,19 +1,21 @@
 """Explanation of a queue: what it has, is entitled to and why, who borrows, what would change it.
 
-Made from the plan of a cycle; amounts are GPUs. A queue borrows what it has above its deserved
-amount; it lends what it deserves, and neither has nor could use now.
+Made from a snapshot and the plan of its cycle; amounts are GPUs. A queue borrows what it has above
+its deserved amount; it lends what it deserves, and neither has nor could use now.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kai_py.api.phrases import count_of, first_of
 from kai_py.observe.share_steps import format_amount
+from kai_py.observe.uncharged import Uncharged, uncharged_gangs
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.snapshot import Snapshot
 
 MAX_NAMED = 3
 """Queues, or gangs, that a sentence names."""
@@ -34,16 +36,17 @@ class QueueExplanation:
 
 
 def explain_queue(
-    plan: Plan, name: str, shows: Callable[[str], bool] = lambda _queue: True
+    snapshot: Snapshot, plan: Plan, name: str, shows: Callable[[str], bool] = lambda _queue: True
 ) -> QueueExplanation | None:
-    """Explain the queue ``name``; None if there is none. O(queues + pending gangs).
+    """Explain the queue ``name``; None if there is none and no gang runs in it. O(queues + pods).
 
     ``shows``: whether another queue may be named; those that may not are one sum.
     """
+    stages = Counter(each.stage.value for each in plan.unplaced if each.queue == name)
+    uncharged = uncharged_gangs(snapshot, {share.queue for share in plan.queues}).get(name)
     share = next((each for each in plan.queues if each.queue == name), None)
     if share is None:
-        return None
-    stages = Counter(each.stage.value for each in plan.unplaced if each.queue == name)
+        return None if uncharged is None else _missing(snapshot, name, stages, uncharged)
     maximum = share.maximum.get(GPU, math.inf)
     return QueueExplanation(
         queue=name,
@@ -61,11 +64,28 @@ def explain_queue(
             *_spares(share),
             *_changes(share, stages),
             *(f"Problem: {problem.reason}" for problem in share.problems),
+            *((f"Problem: {uncharged.of_closed(name)}",) if uncharged else ()),
         ),
     )
 
 
-def _gpus(amounts: dict[str, float]) -> float:
+def _missing(
+    snapshot: Snapshot, name: str, stages: Counter[str], uncharged: Uncharged
+) -> QueueExplanation:
+    """A queue that does not exist, in which gangs run."""
+    return QueueExplanation(
+        queue=name,
+        deserved=0.0,
+        maximum=0.0,
+        fair_share=0.0,
+        allocated=_gpus(snapshot.queue_allocated.get(name, {})),
+        requested=_gpus(snapshot.queue_requested.get(name, {})),
+        pending=dict(sorted(stages.items())),
+        sentences=(f"Problem: {uncharged.of_missing(name)}",),
+    )
+
+
+def _gpus(amounts: Mapping[str, float]) -> float:
     return amounts.get(GPU, 0.0)
 
 

@@ -18,12 +18,25 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.cluster_state import queue_rows
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage, Unplaced
+from tests.support.worlds import world
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")
 
 
-def run_against_cluster(call, capsys, tmp_path):
+def pod(name, gpus, queue, node=""):
+    resources = {"limits": {"nvidia.com/gpu": gpus}}
+    container = {"name": "main", "image": "i", "resources": resources}
+    spec = {"schedulerName": "kai-scheduler", "containers": [container]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"scheduling.kai.io/queue-name": queue}},
+        "spec": spec | ({"nodeName": node} if node else {}),
+    }
+
+
+def run_against_cluster(call, capsys, tmp_path, *objects):
     """Run a command in a thread, as its own program would, against a cluster in this loop."""
 
     async def scene():
@@ -42,17 +55,9 @@ def run_against_cluster(call, capsys, tmp_path):
                 }
             )
             for number, gpus in enumerate(("2", "4")):
-                resources = {"limits": {"nvidia.com/gpu": gpus}}
-                container = {"name": "main", "image": "i", "resources": resources}
-                annotations = {"scheduling.kai.io/queue-name": "team-a"}
-                cluster.create(
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "metadata": {"name": f"pod-{number}", "annotations": annotations},
-                        "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
-                    }
-                )
+                cluster.create(pod(f"pod-{number}", gpus, "team-a"))
+            for each in objects:
+                cluster.create(each)
             path = tmp_path / "kubeconfig"
             cluster.write_kubeconfig(path)
             await asyncio.to_thread(call, str(path))
@@ -69,6 +74,23 @@ def test_queues_shows_shares_and_pending_gangs(capsys, tmp_path):
         "QUEUE", "DESERVED", "MAX", "FAIR", "SHARE", "ALLOCATED", "REQUESTED", "PENDING", "PROBLEM",
     ]  # fmt: skip
     assert row.split() == ["team-a", "1", "2", "2", "2", "6", "1", "QueueMax"]
+
+
+@pytest.mark.cluster
+def test_a_deleted_queue_in_which_gangs_run_is_listed(capsys, tmp_path):
+    def listed(path):
+        queues.command(kubeconfig=path)
+        queues.command(kubeconfig=path, output=Output.WIDE, name="gone")
+        queues.command(kubeconfig=path, json=True, name="gone")
+
+    out = run_against_cluster(listed, capsys, tmp_path, pod("runs", "1", "gone", node="node-0"))
+    told, problem = out.splitlines(), "queue 'gone' does not exist; 1 gang with 1 pod on nodes is"
+    assert told[2].split()[:7] == ["gone", "0", "0", "0", "1", "1", "-"]
+    assert told[2].endswith(f"{problem} charged to no queue. Create it to charge it with them")
+    assert told[4].split()[:8] == ["gone", "gpu", "0", "0", "0", "1", "1", "-"]
+    (row,) = json.loads("".join(told[told.index("[") :]))
+    assert (row["queue"], row["allocated"]["gpu"]) == ("gone", 1.0)
+    assert row["problems"][0].startswith(problem)
 
 
 @pytest.mark.cluster
@@ -140,7 +162,7 @@ def test_an_unlimited_max_is_no_number():
         "q", {"cpu": 2000.0}, {"cpu": float("inf")}, {"cpu": 0.0}, {"cpu": 500.0}, {"cpu": 0.0}, 1
     )
     waiting = Unplaced("team-a/Job/train", JOB, "q", Stage.RESOURCES, "no capacity.", ())
-    (row,) = queue_rows(Plan(unplaced=(waiting,), queues=(share,)))
+    (row,) = queue_rows(world({}).snapshot(0.0), Plan(unplaced=(waiting,), queues=(share,)))
     assert row.max == {"cpu": None}
     assert row.deserved == {"cpu": 2.0}
     assert row.allocated == {"cpu": 0.5}

@@ -17,7 +17,8 @@ from tests.support.scenario import cluster, node, pod, queue
 
 
 def explained(*objects, name="own"):
-    found = explain_queue(cluster(node("a", 8), *objects).plan(), name)
+    world = cluster(node("a", 8), *objects)
+    found = explain_queue(world.snapshot(), world.plan(), name)
     assert found is not None
     return found
 
@@ -51,7 +52,29 @@ def test_a_max_is_what_would_change_it():
 
 
 def test_there_is_no_such_queue():
-    assert explain_queue(cluster(node("a"), queue("own")).plan(), "gone") is None
+    world = cluster(node("a"), queue("own"), pod("waits", 1, queue="gone"))
+    assert explain_queue(world.snapshot(), world.plan(), "gone") is None
+
+
+def test_a_deleted_queue_with_running_gangs_is_explained():
+    runs = [pod(f"r{number}", 2, queue="gone", node="a") for number in range(2)]
+    found = explained(queue("own"), *runs, pod("waits", 1, queue="gone"), name="gone")
+    assert (found.allocated, found.requested) == (4.0, 5.0)
+    assert found.pending == {"QueueNotFound": 1}
+    assert found.sentences == (
+        "Problem: queue 'gone' does not exist; 2 gangs with 2 pods on nodes are charged to no "
+        "queue. Create it to charge it with them",
+    )
+
+
+def test_gangs_that_a_closed_queue_is_not_charged_with_are_counted():
+    closed = queue("own", 8, namespaces={"names": ["elsewhere"]})
+    found = explained(closed, pod("runs", 2, queue="own", node="a"))
+    assert found.allocated == 0.0
+    assert found.sentences[-1] == (
+        "Problem: 1 gang with 1 pod on nodes is charged to no queue: queue 'own' does not accept "
+        "its namespace"
+    )
 
 
 @given(
@@ -71,9 +94,10 @@ def test_every_queue_of_any_cluster_is_explained(queues):
             pod(f"p{number}", gpus, queue=f"q{number}"),
         )
     ]
-    plan = cluster(node("a", 8), *objects).plan()
+    world = cluster(node("a", 8), *objects)
+    snapshot, plan = world.snapshot(), world.plan()
     for share in plan.queues:
-        found = explain_queue(plan, share.queue)
+        found = explain_queue(snapshot, plan, share.queue)
         assert found is not None
         assert all(sentence.endswith(".") for sentence in found.sentences)
         assert "0000" not in " ".join(found.sentences)

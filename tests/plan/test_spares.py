@@ -219,7 +219,7 @@ def test_many_equal_pods_leave_the_spares_alone():
 
 def test_the_explanation_of_the_queue_names_its_spares():
     world, _ = started()
-    explained = explain_queue(world.plan(), "team")
+    explained = explain_queue(world.snapshot(), world.plan(), "team")
     assert "Spare nodes, which only repairs use: spare." in explained.sentences
 
 
