@@ -45,4 +45,6 @@ class Subject(enum.StrEnum):
     POD = "pod"
     JOB = "job"
     CLAIM = "claim"
+    WORKLOAD = "workload"
+    """An object that owns pods, at any distance; its name is NAMESPACE/KIND/NAME."""
     QUEUE = "queue"

@@ -16,7 +16,7 @@ import typer
 
 from kai_py.api.choices import Subject
 from kai_py.cli.connection import cluster_client
-from kai_py.cli.naming import SHORT_NAMES, context_namespace
+from kai_py.cli.naming import SHORT_NAMES, context_namespace, workload_kinds
 from kai_py.cli.scheduler_http import DEFAULT_SERVICE, SchedulerAddress
 from kai_py.observe.http_lists import GangList
 from kai_py.watch.client import Client
@@ -81,7 +81,8 @@ def subjects(ctx: typer.Context, incomplete: str) -> list[str]:
     """Kinds of subjects; with a slash KIND/NAME."""
     kind, slash, name = incomplete.partition("/")
     if not slash:
-        return [each.value for each in Subject if each.value.startswith(incomplete)]
+        known = {*Subject, *workload_kinds()} - {Subject.WORKLOAD}
+        return sorted(each for each in known if each.startswith(incomplete))
     return [f"{kind}/{each}" for each in _offered(_of_kind(ctx, kind), name)]
 
 

@@ -52,6 +52,7 @@ from kai_py.observe.gang_state import RUNNING, STARTING
 from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
+from kai_py.observe.subject import named
 from kai_py.simulate.advisor import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
@@ -65,7 +66,8 @@ class SubjectOptions:
         str,
         typer.Argument(
             metavar="SUBJECT",
-            help="gang, pod, job, claim or queue, or with the name: job/train.",
+            help="gang, pod, claim, queue or a kind of workload (job, deployment, rayjob, …), "
+            "or with the name: job/train.",
             show_default=False,
             autocompletion=completion.subjects,
         ),
@@ -126,7 +128,7 @@ def command(
     )
     if not answers:
         raise CommandError(
-            f"{subject.value} {name}: not part of any gang of this scheduler",
+            f"{named(subject, name)}: not part of any gang of this scheduler",
             hint="kai-py gangs lists all gangs",
         )
     if not output.is_text:
@@ -177,24 +179,28 @@ def _check_name(
     question: _Question, documents: Sequence[Document], configuration: Configuration
 ) -> None:
     """Raise CommandError unless there is such an object, or a gang as `kai-py gangs` lists it."""
-    kinds = {Subject.POD: "Pod", Subject.JOB: "Job", Subject.CLAIM: "ResourceClaim"}
-    kind = kinds.get(question.subject)
-    metadata = [each["metadata"] for each in documents if each.get("kind") == kind]
+    namespace, *kinds, own_name = question.name.split("/")
+    kind = (*kinds, "")[0] if question.subject is Subject.WORKLOAD else _KINDS.get(question.subject)
+    metadata = [each["metadata"] for each in documents if each.get("kind", "").lower() == kind]
     known = (
         [f"{each.get('namespace', 'default')}/{each['name']}" for each in metadata]
         if kind is not None
         else list(LoadedCluster(documents, configuration, time.time()).snapshot.gangs)
     )
-    if question.name not in known:
-        what = f"{question.subject.value} {question.name}"
-        raise not_found(what, question.name, known, hint=_listed(kind, question.name))
+    name = question.name if kind is None else f"{namespace}/{own_name}"
+    if name not in known:
+        what = named(question.subject, question.name)
+        raise not_found(what, name, known, hint=_listed(kind, namespace))
 
 
-def _listed(kind: str | None, name: str) -> str:
-    """What lists the objects of a kind beside ``name``, NAMESPACE/NAME; None: gangs."""
-    if kind in ("Pod", "ResourceClaim"):
-        return f"kubectl get {kind.lower()}s -n {name.partition('/')[0]} lists them"
-    return "kai-py gangs lists all gangs"
+_KINDS = {Subject.POD: "pod", Subject.JOB: "job", Subject.CLAIM: "resourceclaim"}
+
+
+def _listed(kind: str | None, namespace: str) -> str:
+    """What lists the objects of a kind in ``namespace``; None: gangs."""
+    if kind in (None, _KINDS[Subject.JOB]):
+        return "kai-py gangs lists all gangs"
+    return f"kubectl get {kind}s -n {namespace} lists them"
 
 
 def _read_queue(

@@ -1,7 +1,9 @@
 """Names of objects on the command line, in the forms that kubectl takes.
 
-``job train``, ``job/train``, ``jobs train``, ``-n ml job train`` and ``job ml/train`` name the same
-object. Where no namespace is named, that of the kubeconfig's context counts, as for kubectl.
+``job train``, ``job/train``, ``jobs train``, ``job.batch/train`` (as ``kubectl get -o name`` prints
+it), ``-n ml job train`` and ``job ml/train`` name the same object; other kinds of workloads are
+named in the same way. Where no namespace is named, that of the kubeconfig's context counts, as for
+kubectl.
 """
 
 import os
@@ -14,6 +16,7 @@ import yaml
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.cli.errors import CommandError
+from kai_py.grouping.rule_table import RuleTable, shipped_rules
 
 NamespaceOption = Annotated[
     str,
@@ -25,28 +28,59 @@ SHORT_NAMES: Mapping[str, Subject] = {
     "resourceclaims": Subject.CLAIM,
     **{f"{subject.value}s": subject for subject in Subject},
 }
+SHORT_KINDS: Mapping[str, str] = {
+    "deploy": "deployment",
+    "sts": "statefulset",
+    "rs": "replicaset",
+    "ds": "daemonset",
+    "rc": "replicationcontroller",
+    "cj": "cronjob",
+    "lws": "leaderworkerset",
+}
+GROUPS = ("podgroup", "compositepodgroup", "podgang")
+"""Kinds of objects that declare a gang."""
+
+
+def workload_kinds() -> frozenset[str]:
+    """The kinds, in lower case, whose pods are known to the shipped rules, and those of groups."""
+    ruled = {each.kind.lower() for each in RuleTable(shipped_rules()).kinds()}
+    return frozenset(ruled - {"pod", "node"} | set(GROUPS))
 
 
 def parse_subject(kind: str, name: str, namespace: str) -> tuple[Subject, str]:
     """What is meant by the arguments KIND and NAME, or KIND/NAME; raises BadParameter."""
     if not name:
         kind, _, name = kind.partition("/")
+    singular = kind.lower().partition(".")[0]
     try:
-        subject = SHORT_NAMES.get(kind.lower()) or Subject(kind.lower())
+        subject = SHORT_NAMES.get(singular) or Subject(singular)
     except ValueError:
-        raise typer.BadParameter(_unknown_kind(kind, name), param_hint="KIND") from None
+        subject = Subject.WORKLOAD
+    singular = subject.value if subject is not Subject.WORKLOAD else _workload_kind(singular)
+    if not singular:
+        raise typer.BadParameter(_unknown_kind(kind, name), param_hint="KIND")
     if not name:
-        raise typer.BadParameter(f"name a {subject.value}: {subject.value}/NAME", param_hint="NAME")
+        raise typer.BadParameter(f"name a {singular}: {singular}/NAME", param_hint="NAME")
+    if subject is Subject.WORKLOAD:
+        place, _, own_name = name.rpartition("/")
+        return subject, f"{place or namespace}/{singular}/{own_name}"
     return subject, name if subject is Subject.QUEUE else _namespaced(subject, name, namespace)
 
 
+def _workload_kind(kind: str) -> str:
+    """The kind of workload that a word in lower case names, "" if none."""
+    known = workload_kinds() | {Subject.WORKLOAD.value}
+    named = SHORT_KINDS.get(kind, kind)
+    return next((each for each in (named, named.removesuffix("s")) if each in known), "")
+
+
 def _unknown_kind(kind: str, name: str) -> str:
-    known = [each.value for each in Subject]
+    known = [each.value for each in Subject if each is not Subject.WORKLOAD]
     if not name:
         return f"'{kind}' has no kind: write gang/{kind}, job/{kind} or pod/{kind}."
-    nearest = closest_match(kind, known)
+    nearest = closest_match(kind, sorted({*known, *workload_kinds()}))
     meant = f"; did you mean {nearest}/{name}?" if nearest else ""
-    return f"'{kind}' is not one of {', '.join(known)}{meant}."
+    return f"'{kind}' is not one of {', '.join(known)}, or a known kind of workload{meant}."
 
 
 def _namespaced(subject: Subject, name: str, namespace: str) -> str:

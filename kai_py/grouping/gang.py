@@ -173,6 +173,8 @@ class GangSpec:
     """How many evictions the workloads that own this pod survive."""
     rule: str = ""
     """What made these pods a gang, as people read it."""
+    workloads: tuple[tuple[str, str], ...] = ()
+    """Kind and name of each owner of this pod that is known by name, the nearest first."""
 
 
 MAX_SUBGROUPS = 10_000

@@ -59,6 +59,7 @@ from kai_py.grouping.owner_chain import (
     OwnerObject,
     Owners,
     owner_chain,
+    owner_names,
 )
 from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
@@ -143,9 +144,9 @@ class Grouper:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:
             spec = replace(spec, ignored_markers=(*spec.ignored_markers, *ignored))
-        limits = failure_limits(context.chain)
-        if limits:
-            spec = replace(spec, failure_limits=limits)
+        limits, workloads = failure_limits(context.chain), owner_names(context.chain)
+        if limits or workloads:
+            spec = replace(spec, failure_limits=limits, workloads=workloads)
         return with_annotations(spec, context.chain)
 
     def _by_owner(self, context: PodContext) -> GangSpec:

@@ -133,6 +133,21 @@ class OwnerChain(msgspec.Struct, frozen=True):
         return found
 
 
+def owner_names(chain: OwnerChain) -> tuple[tuple[str, str], ...]:
+    """Kind and name of each owner, and of the one above them that could not be read."""
+    references = [link.reference for link in chain.owners]
+    above = controlling_owner(chain.metas[-1])
+    if above is not None and len(references) < MAX_CHAIN_LENGTH:
+        references.append(above)
+    return _names_of(tuple(references))
+
+
+# Pods of one workload, which are read one after the other, share one copy.
+@lru_cache(maxsize=4096)
+def _names_of(references: tuple[OwnerReference, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((each.kind, each.name) for each in references)
+
+
 def owner_chain(pod: Pod, owners: Owners) -> OwnerChain:
     """Walk from ``pod`` to the top. Cost: one look-up per owner."""
     links: list[OwnerLink] = []

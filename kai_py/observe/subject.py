@@ -1,7 +1,8 @@
-"""Subjects of explanations: the gangs to which a gang, pod, job, claim or queue refers.
+"""Subjects of explanations: the gangs to which a gang, pod, workload, claim or queue refers.
 
 A name is NAMESPACE/NAME, of a gang NAMESPACE/KIND/NAME or, where no other kind has the name,
-NAMESPACE/NAME; of a queue NAME. Complexity: O(pods).
+NAMESPACE/NAME; of a workload NAMESPACE/KIND/NAME, with the kind in any case; of a queue NAME. A
+workload refers to the gangs of all pods below it. Complexity: O(pods).
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +22,25 @@ def gang_keys(snapshot: Snapshot, plan: Plan, subject: Subject, name: str) -> It
         case Subject.GANG:
             yield from _gangs_named(snapshot, name)
         case Subject.JOB:
-            yield _job_gang_key(name)
+            key = _job_gang_key(name)
+            # Below a JobSet or another framework a Job is part of a gang.
+            yield from (key,) if key in snapshot.gangs else _gangs_of_workload(snapshot, key)
+        case Subject.WORKLOAD:
+            yield from _gangs_of_workload(snapshot, name)
         case Subject.POD:
             yield from _gang_of_pod(snapshot, *_namespaced(name))
         case Subject.CLAIM:
             yield from _gangs_of_claim(snapshot, *_namespaced(name))
         case Subject.QUEUE:
             yield from gangs_of_queue(snapshot, plan, name)
+
+
+def named(subject: Subject, name: str) -> str:
+    """The kind and the name of a subject in messages: ``deployment default/web``."""
+    if subject is not Subject.WORKLOAD:
+        return f"{subject} {name}"
+    namespace, kind, own_name = _of_workload(name)
+    return f"{kind} {namespace}/{own_name}"
 
 
 def gangs_of_queue(snapshot: Snapshot, plan: Plan, queue: str) -> list[str]:
@@ -47,17 +60,18 @@ def misnamed_scheduler(snapshot: Snapshot, subject: Subject, name: str) -> Misna
     """The pod, or the first of the workload, whose schedulerName is almost this scheduler's."""
     namespace, own_name = _namespaced(name)
     kind = ""
-    if subject is Subject.GANG and namespace.count("/") == 1:
+    if subject in (Subject.GANG, Subject.WORKLOAD) and namespace.count("/") == 1:
         namespace, _, kind = namespace.partition("/")
     for each in snapshot.misnamed_schedulers:
-        named = (
+        names = (
             (each.pod.name,)
             if subject is Subject.POD
             else (each.owner[1],)
-            if subject in (Subject.GANG, Subject.JOB)
+            if subject in (Subject.GANG, Subject.JOB, Subject.WORKLOAD)
             else ()
         )
-        if each.pod.namespace == namespace and own_name in named and kind in ("", each.owner[0]):
+        of_kind = kind.lower() in ("", each.owner[0].lower())
+        if each.pod.namespace == namespace and own_name in names and of_kind:
             return each
     return None
 
@@ -70,6 +84,10 @@ def names_of(snapshot: Snapshot, subject: Subject) -> Iterator[str]:
         case Subject.JOB:
             gangs = (key.split("/") for key in snapshot.gangs)
             yield from (f"{parts[0]}/{parts[2]}" for parts in gangs if parts[1] == "Job")
+        case Subject.WORKLOAD:
+            for gang in snapshot.gangs.values():
+                names = dict.fromkeys(each for member in gang.members for each in member.workloads)
+                yield from (f"{gang.owner.namespace}/{kind.lower()}/{own}" for kind, own in names)
         case Subject.POD:
             for gang in snapshot.gangs.values():
                 yield from (f"{each.pod.namespace}/{each.pod.name}" for each in gang.members)
@@ -84,6 +102,9 @@ def deleted_gang_key(subject: Subject, name: str, decisions: Sequence[Decision])
     if subject is Subject.POD:
         pod = "/".join(_namespaced(name))
         return next((each.gang for each in reversed(decisions) if pod in each.pods), "")
+    if subject is Subject.WORKLOAD:
+        wanted = name.lower()
+        return next((each.gang for each in reversed(decisions) if each.gang.lower() == wanted), "")
     key = _job_gang_key(name) if subject is Subject.JOB else name
     return key if decisions_about(key, decisions) else ""
 
@@ -110,6 +131,32 @@ def _namespaced(name: str) -> tuple[str, str]:
 def _job_gang_key(name: str) -> str:
     namespace, own_name = _namespaced(name)
     return f"{namespace}/Job/{own_name}"
+
+
+def _gangs_of_workload(snapshot: Snapshot, name: str) -> list[str]:
+    """Keys of the gangs that a workload is, or that have pods below it: those pending first."""
+    namespace, kind, own_name = _of_workload(name)
+
+    def is_meant(workload: tuple[str, str]) -> bool:
+        return workload[1] == own_name and workload[0].lower() == kind
+
+    found = [
+        gang
+        for gang in snapshot.gangs.values()
+        if gang.owner.namespace == namespace
+        and (
+            is_meant((gang.owner.kind, gang.owner.name))
+            or any(is_meant(each) for member in gang.members for each in member.workloads)
+        )
+    ]
+    return [each.key for each in sorted(found, key=lambda gang: (not gang.pending, gang.key))]
+
+
+def _of_workload(name: str) -> tuple[str, str, str]:
+    """Namespace, kind in lower case, and own name."""
+    place, _, own_name = name.rpartition("/")
+    namespace, _, kind = place.rpartition("/")
+    return namespace or "default", kind.lower(), own_name
 
 
 def _gang_of_pod(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]:

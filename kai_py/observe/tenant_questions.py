@@ -18,7 +18,7 @@ from kai_py.api.sent_objects import decode_objects
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.http_answers import READER
 from kai_py.observe.http_explanations import OnFound, Suggest
-from kai_py.observe.subject import names_of
+from kai_py.observe.subject import named, names_of
 from kai_py.observe.suggestion import NoAnswerError, SuggestionSearch
 from kai_py.observe.visibility import Visibility
 
@@ -94,7 +94,7 @@ def not_found_text(view: ClusterView, seen: Visibility | None, subject: Subject,
     nearest = nearest_path(name, known) if name not in known else ""
     problem = "not found" if nearest or subject is Subject.QUEUE else NO_GANG
     meant = f" (did you mean {nearest}?)" if nearest else ""
-    return printable(f"{subject} {name[:MAX_NAME]}: {problem}{meant}") + "\n"
+    return printable(f"{named(subject, name[:MAX_NAME])}: {problem}{meant}") + "\n"
 
 
 class ReaderLimits:

@@ -34,12 +34,7 @@ def explain_absent(
         return Explanation(_key(workload), NO_PODS, f"{SUSPENDED}.")
     if 0 in (workload["spec"].get("parallelism"), workload["spec"].get("replicas")):
         return None
-    owned = {
-        (owner or {}).get("uid")
-        for each in documents
-        for owner in each["metadata"].get("ownerReferences") or ()
-    }
-    if workload["metadata"].get("uid") in owned:
+    if _has_pods(documents, workload):
         return None
     key = _key(workload)
     wrong = _unknown_reference(documents, workload)
@@ -136,7 +131,7 @@ def _set(field: str, value: str, spec: Spec) -> None:
 
 
 def _workload(documents: Sequence[Document], subject: Subject, name: str) -> Document | None:
-    if subject not in (Subject.JOB, Subject.GANG):
+    if subject not in (Subject.JOB, Subject.GANG, Subject.WORKLOAD):
         return None
     *place, own_name = name.split("/")
     namespace = place[0] if place else "default"
@@ -148,11 +143,26 @@ def _workload(documents: Sequence[Document], subject: Subject, name: str) -> Doc
             if each["metadata"]["name"] == own_name
             and each["metadata"].get("namespace") == namespace
             and each["kind"] != "Pod"
-            and kind in ("", each["kind"])
+            and kind.lower() in ("", each["kind"].lower())
             and pod_specs([each])
         ),
         None,
     )
+
+
+def _has_pods(documents: Sequence[Document], workload: Document) -> bool:
+    """Whether a pod is below the workload, directly or by other objects."""
+    owned: dict[str, list[Document]] = {}
+    for each in documents:
+        for owner in each["metadata"].get("ownerReferences") or ():
+            owned.setdefault((owner or {}).get("uid", ""), []).append(each)
+    uids = [workload["metadata"].get("uid")]
+    while uids:
+        below = owned.pop(uids.pop() or "", ())
+        if any(each["kind"] == "Pod" for each in below):
+            return True
+        uids += [each["metadata"].get("uid") for each in below]
+    return False
 
 
 def _has_ended(workload: Document) -> bool:

@@ -114,6 +114,8 @@ class Member(Struct, frozen=True):
     """Its claims that are reserved for its PodGroup."""
     failure_limits: tuple[FailureLimit, ...] = ()
     """How many evictions the workloads that own it survive."""
+    workloads: tuple[tuple[str, str], ...] = ()
+    """Kind and name of each of its owners, the nearest first."""
     relies_on: tuple[JoinedClaim, ...] = ()
     """Claims that it shares and that another pod is charged with."""
     owes: tuple[JoinedClaim, ...] = ()

@@ -73,7 +73,7 @@ async def kubeconfig(tmp_path, monkeypatch):
         (["devices", "--node", "gpu"], ["gpu-a", "gpu-b"]),
         (["gangs", "default/J"], ["default/Job/train"]),
         (["queues", "--explain", "team-b"], ["team-b"]),
-        (["explain", "jo"], ["job"]),
+        (["explain", "jo"], ["job", "jobflow", "jobset"]),
         (["explain", "job", "tr"], ["train"]),
         (["explain", "job/tr"], ["job/train"]),
         (["explain", "queue", "team-a"], ["team-a"]),

@@ -6,9 +6,11 @@ import io
 import json
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
+from kai_py.api.choices import Subject
 from kai_py.cli import explain as explain_module
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError, ExitCode
@@ -17,7 +19,9 @@ from kai_py.observe.http import Probes, serve
 from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.kept_history import ShareHistory
+from kai_py.observe.subject import gang_keys
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch
+from kai_py.plan.plan import Plan
 from kai_py.simulate.objects import write_objects
 from tests.observe.shown import view_of
 from tests.simulate import manifests
@@ -81,6 +85,54 @@ def test_pods_and_claims_lead_to_their_gang(saved, cluster):
         [answer] = json.loads(result.output)
         assert answer["gang"] == "default/Job/two"
         assert answer["suggestions"] == []
+
+
+@pytest.fixture
+def deployed():
+    made = simulated(queue("team", 0, 8))
+    template = job("server", 1, "team")["spec"]["template"] | {"metadata": {"labels": {"a": "b"}}}
+    template["spec"]["restartPolicy"] = "Always"
+    server = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": job("server", 1, "team")["metadata"],
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+    made.embedded.create_all([server])
+    made.settle(60)
+    return made.documents()
+
+
+def test_a_workload_leads_to_the_gangs_of_its_pods(deployed, tmp_path):
+    path = tmp_path / "cluster.json"
+    write_objects(path, deployed)
+    [replicas] = [each["metadata"]["name"] for each in deployed if each["kind"] == "ReplicaSet"]
+    pods = {each["metadata"]["name"] for each in deployed if each["kind"] == "Pod"}
+    for subject in ("deploy/server", f"replicaset.apps/{replicas}"):
+        result = explain(subject, "--from", str(path), "--json")
+        assert result.exit_code == 0
+        gangs = {each["gang"] for each in json.loads(result.output)}
+        assert gangs == {f"default/Pod/{name}" for name in pods}
+    with pytest.raises(CommandError, match=r"deployment default/servr: not found \(did you mean"):
+        explain("deploy/servr", "--from", str(path))
+
+
+def test_a_workload_without_pods_says_so(deployed, tmp_path):
+    path = tmp_path / "cluster.json"
+    write_objects(path, [each for each in deployed if each["kind"] != "Pod"])
+    result = explain("deployment", "server", "--from", str(path))
+    assert result.exit_code == 1
+    assert "default/Deployment/server is pending (NoPods)" in result.output
+    assert "kubectl describe deployment server" in result.output
+
+
+def test_a_job_below_another_framework_leads_to_its_gang():
+    whole = gang("whole", pods=1, node="n1")
+    [only] = whole.members
+    below = replace(only, workloads=(("Job", "part"), ("JobSet", "whole")))
+    snapshot = world({"n1": 4}, replace(whole, members=(below,))).snapshot(0.0)
+    for subject, name in ((Subject.JOB, "part"), (Subject.WORKLOAD, "default/jobset/whole")):
+        assert list(gang_keys(snapshot, Plan(), subject, name)) == [whole.key]
 
 
 def test_a_claim_is_told_what_becomes_of_the_devices(saved, cluster):

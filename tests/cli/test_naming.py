@@ -32,6 +32,13 @@ contexts:
         (("gang", "other/train"), (Subject.GANG, "other/train")),
         (("gang/other/Job/train", ""), (Subject.GANG, "other/Job/train")),
         (("queue", "team"), (Subject.QUEUE, "team")),
+        (("job.batch/train", ""), (Subject.JOB, "ml/train")),
+        (("queue.scheduling.kai.io/team", ""), (Subject.QUEUE, "team")),
+        (("deployment.apps/web", ""), (Subject.WORKLOAD, "ml/deployment/web")),
+        (("deploy", "web"), (Subject.WORKLOAD, "ml/deployment/web")),
+        (("StatefulSets/other/db", ""), (Subject.WORKLOAD, "other/statefulset/db")),
+        (("pytorchjob/train", ""), (Subject.WORKLOAD, "ml/pytorchjob/train")),
+        (("workload/train", ""), (Subject.WORKLOAD, "ml/workload/train")),
         (("queues/team", ""), (Subject.QUEUE, "team")),
     ],
 )
@@ -39,7 +46,9 @@ def test_every_form_names_the_same(arguments, meant):
     assert parse_subject(*arguments, namespace="ml") == meant
 
 
-@pytest.mark.parametrize("arguments", [("widget", "x"), ("job", ""), ("", "x"), ("/", "")])
+@pytest.mark.parametrize(
+    "arguments", [("widget", "x"), ("job", ""), ("deploy", ""), ("", "x"), ("/", "")]
+)
 def test_what_is_no_name_is_refused(arguments):
     with pytest.raises(typer.BadParameter):
         parse_subject(*arguments, namespace="ml")

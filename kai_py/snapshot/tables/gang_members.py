@@ -254,6 +254,7 @@ def member(
         numa_zones=observed_zones(pod),
         order=spec.order,
         failure_limits=spec.failure_limits,
+        workloads=spec.workloads,
         may_preempt=pod.spec.preemption_policy != "Never",
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         waiting_for=demand.waiting_for or spec.pod_problem or waiting_for,
