@@ -48,7 +48,7 @@ from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, read_scheduler_events
 from kai_py.observe.explanation import DELETED, Explanation
 from kai_py.observe.gang_rows import gang_rows
-from kai_py.observe.gang_state import RUNNING, STARTING
+from kai_py.observe.gang_state import NOT_PENDING
 from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
@@ -133,7 +133,7 @@ def command(
         )
     if not output.is_text:
         print_document(answers, output.form)
-    if any(answer.state not in (RUNNING, STARTING, DELETED) for answer in answers):
+    if any(answer.state not in (*NOT_PENDING, DELETED) for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
 
 

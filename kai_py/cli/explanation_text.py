@@ -19,7 +19,7 @@ from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.explanation import DELETED, Explanation, QueueLevel
-from kai_py.observe.gang_state import RUNNING, STARTING
+from kai_py.observe.gang_state import NOT_PENDING
 from kai_py.observe.share_steps import format_amount
 from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.simulate.advisor import SearchReport
@@ -112,6 +112,10 @@ def _pods_text(explanation: Explanation) -> str:
     runs, bound = ("runs", "is bound") if explanation.pods == 1 else ("run", "are bound")
     if explanation.starting:
         runs = f"{bound} ({explanation.starting} not started yet)"
+    if explanation.terminating:
+        runs += (
+            f", {explanation.terminating} {'is' if explanation.terminating == 1 else 'are'} ending"
+        )
     pods = count_of(explanation.pods, "pod")
     return f": {explanation.bound} of {pods} {runs}, minMember is {explanation.min_members}"
 
@@ -119,7 +123,7 @@ def _pods_text(explanation: Explanation) -> str:
 def _state_text(explanation: Explanation) -> str:
     """A stage as "pending (STAGE)", other states in lower case."""
     state = explanation.state
-    if state in (RUNNING, STARTING, DELETED):
+    if state in (*NOT_PENDING, DELETED):
         return state.lower()
     return f"pending ({state}), infeasible" if explanation.is_infeasible else f"pending ({state})"
 

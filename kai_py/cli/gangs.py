@@ -34,7 +34,7 @@ from kai_py.config import Configuration
 from kai_py.grouping.gang import TopologyConstraint
 from kai_py.observe.explanation import DELETED
 from kai_py.observe.gang_rows import GangRow, TreeRow, gang_rows
-from kai_py.observe.gang_state import RUNNING, STARTING
+from kai_py.observe.gang_state import NOT_PENDING
 from kai_py.observe.http_lists import GangList
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot
@@ -77,7 +77,7 @@ class GangFilter:
             row.gang.startswith(f"{self.namespace}/" if self.namespace else "")
             and self.queue in ("", row.queue)
             and (not self.name or f"/{row.gang}".endswith(f"/{self.name}"))
-            and not (self.pending and row.state in (RUNNING, STARTING))
+            and not (self.pending and row.state in NOT_PENDING)
         )
 
 

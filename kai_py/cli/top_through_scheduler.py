@@ -16,7 +16,7 @@ from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus
 from kai_py.observe.cluster_state import in_tree_order
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.gang_rows import GangRow
-from kai_py.observe.gang_state import RUNNING, STARTING
+from kai_py.observe.gang_state import NOT_PENDING, STARTING
 from kai_py.observe.http_lists import DeviceList, GangList, QueueList
 from kai_py.observe.live.cluster import (
     MAX_SLOTS,
@@ -124,7 +124,7 @@ def _gpus(amounts: Mapping[str, float | None]) -> float:
 
 
 def _gang(row: GangRow) -> LiveGang:
-    reason = "" if row.state in (RUNNING, STARTING) else row.state
+    reason = "" if row.state in NOT_PENDING else row.state
     running = 0 if row.state == STARTING else row.bound - row.starting
     return LiveGang(
         key=row.gang,

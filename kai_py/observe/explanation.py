@@ -17,14 +17,24 @@ from functools import cached_property
 from itertools import islice
 
 from kai_py.api.choices import Subject
+from kai_py.api.node_departures import DepartureStage
+from kai_py.api.phrases import count_of
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision
-from kai_py.observe.gang_state import running_state, starting_pods
+from kai_py.observe.gang_state import running_state, starting_pods, terminating_pods
 from kai_py.observe.subject import claim_funnel_of, deleted_gang_key, gang_keys, misnamed_scheduler
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.observations import QueueShare
-from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Protection, Shortage, Stage, Unplaced
+from kai_py.plan.plan import (
+    SHORT_OF_CAPACITY,
+    Eviction,
+    Plan,
+    Protection,
+    Shortage,
+    Stage,
+    Unplaced,
+)
 from kai_py.plan.victims.survival import effect_text
 from kai_py.policy.queue_limits import display_unit
 from kai_py.policy.runtime_history import ExpectedEnds
@@ -107,10 +117,11 @@ class QueueLevel:
 class Explanation:
     """A gang as of one cycle.
 
-    ``state`` is Running, Starting, Deleted, OtherScheduler, NoPods or the stage that stops it;
-    ``message`` says why. ``queue_position`` counts from 1 among the ``queue_length`` pending gangs
-    of the queue: higher priority first, with the ``ageing_points``, then older; 0 where the gang is
-    not pending. A workload that is no gang of this scheduler has the defaults for the rest.
+    ``state`` is Running, Starting, Terminating, Deleted, OtherScheduler, NoPods or the stage that
+    stops it; ``message`` says why, or what becomes of its pods. ``queue_position`` counts
+    from 1 among the ``queue_length`` pending gangs of the queue: higher priority first, with the
+    ``ageing_points``, then older; 0 where the gang is not pending. A workload that is no gang of
+    this scheduler has the defaults for the rest.
     """
 
     gang: str
@@ -152,6 +163,8 @@ class Explanation:
     """It could not run even if nothing else did, as nodes and queues are now."""
     starting: int = 0
     """The number of its ``bound`` pods that have not started yet."""
+    terminating: int = 0
+    """The number of its pods that were deleted or evicted and are not gone yet."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +189,7 @@ class Explainer:
         return Explanation(
             gang=key,
             state=unplaced.stage.value if unplaced else running,
-            message=unplaced.message if unplaced else self._notes.get(key, ""),
+            message=unplaced.message if unplaced else self._note(gang),
             queue=gang.queue,
             priority=gang.priority,
             min_members=gang.tree.min_pods(),
@@ -202,7 +215,40 @@ class Explainer:
             else (),
             is_infeasible=unplaced is not None and unplaced.is_infeasible,
             starting=starting_pods(self.snapshot, gang),
+            terminating=len(terminating_pods(gang)),
         )
+
+    def _note(self, gang: Gang) -> str:
+        """What becomes of the pods of a gang that is not pending; "" if nothing does."""
+        if gang.key in self._notes:
+            return self._notes[gang.key]
+        evicted = self._evicted.get(gang.key)
+        if evicted:
+            verb = "is" if len(evicted) == 1 else "are"
+            return f"{count_of(len(evicted), 'pod')} {verb} being evicted: {evicted[0].reason}"
+        gone = {
+            member.node: self._lost[member.node]
+            for member in gang.bound
+            if member.node in self._lost
+        }
+        return "; ".join(f"node {node} {how}" for node, how in gone.items())
+
+    @cached_property
+    def _evicted(self) -> Mapping[str, Sequence[Eviction]]:
+        found: dict[str, list[Eviction]] = {}
+        for eviction in self.plan.evictions:
+            found.setdefault(eviction.gang, []).append(eviction)
+        return found
+
+    @cached_property
+    def _lost(self) -> Mapping[str, str]:
+        """Nodes whose pods run no more, and how these were lost."""
+        departures = self.snapshot.nodes.departures.items()
+        return {
+            name: f"is lost ({each.signal}): the pods on it run no more"
+            for name, each in departures
+            if each.stage is DepartureStage.LOST
+        } | dict.fromkeys(self.snapshot.deleted_nodes, "was deleted: the pods on it end")
 
     @cached_property
     def _ends(self) -> tuple[ExpectedRelease, ...]:

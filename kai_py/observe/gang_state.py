@@ -1,15 +1,20 @@
-"""Whether the pods of a gang that are on nodes run, or are only being started.
+"""Whether the pods of a gang that are on nodes run, are only being started, or are ending.
 
 A bound pod is starting until its kubelet reports it ready; one that was ready for long has started,
 whatever becomes of it. Snapshots keep that, but not the phases of pods. A gang is starting while
-fewer than minMember of its pods have started, and in the cycle that places pods of it.
+fewer than minMember of its pods have started, and in the cycle that places pods of it. It is
+terminating once all of its pods have been deleted or evicted, until the last one is gone or others
+replace them.
 """
 
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.snapshot import Snapshot
 
 RUNNING = "Running"
 STARTING = "Starting"
+TERMINATING = "Terminating"
+NOT_PENDING = frozenset({RUNNING, STARTING, TERMINATING})
+"""The states of gangs that nothing stops."""
 
 
 def starting_pods(snapshot: Snapshot, gang: Gang) -> int:
@@ -18,8 +23,15 @@ def starting_pods(snapshot: Snapshot, gang: Gang) -> int:
     return sum(member.pod.uid in starting for member in gang.bound) if starting else 0
 
 
+def terminating_pods(gang: Gang) -> list[Member]:
+    """The pods of a gang that have been deleted or evicted and are not gone yet."""
+    return [member for member in gang.members if member.state is PodState.RELEASING]
+
+
 def running_state(snapshot: Snapshot, gang: Gang, *, is_placed: bool) -> str:
     """The state of a gang that nothing stops; ``is_placed``: this cycle places pods of it."""
+    if gang.members and len(terminating_pods(gang)) == len(gang.members):
+        return TERMINATING
     starting = starting_pods(snapshot, gang)
     is_short = starting > 0 and len(gang.bound) - starting < gang.tree.min_pods()
     return STARTING if is_placed or is_short else RUNNING

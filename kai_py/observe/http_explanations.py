@@ -19,6 +19,7 @@ import msgspec
 from aiohttp import web
 
 from kai_py.observe.explanation import Explanation
+from kai_py.observe.gang_state import NOT_PENDING
 from kai_py.observe.suggestion import NoAnswerError, Suggestion, SuggestionSearch
 from kai_py.observe.tenant_answers import as_json
 from kai_py.observe.visibility import Visibility
@@ -47,7 +48,7 @@ async def with_suggestions(
     explanations: Sequence[Explanation], suggest: Suggest | None, on_found: OnFound = lambda _: None
 ) -> list[Explanation]:
     """The explanations, the first with suggestions where its gang is pending."""
-    if suggest is None or not explanations[0].message:
+    if suggest is None or not explanations[0].message or explanations[0].state in NOT_PENDING:
         return list(explanations)
     gang = explanations[0].gang
     try:

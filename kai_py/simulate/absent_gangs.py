@@ -31,12 +31,12 @@ def explain_absent(
     if workload is None or was_never_applied(workload) or _has_ended(workload):
         return None
     if workload["spec"].get("suspend"):
-        return Explanation(_key(workload), NO_PODS, f"{SUSPENDED}.")
+        return Explanation(key_of(workload), NO_PODS, f"{SUSPENDED}.")
     if 0 in (workload["spec"].get("parallelism"), workload["spec"].get("replicas")):
         return None
     if _has_pods(documents, workload):
         return None
-    key = _key(workload)
+    key = key_of(workload)
     wrong = _unknown_reference(documents, workload)
     if wrong is not None:
         nearest = wrong.nearest
@@ -66,7 +66,7 @@ def correct_absent(
     explanation: Explanation,
 ) -> tuple[Suggestion, ...]:
     """The correction with which a workload that is no gang starts; () if there is none."""
-    workload = next((each for each in documents if _key(each) == explanation.gang), None)
+    workload = next((each for each in documents if key_of(each) == explanation.gang), None)
     if workload is None:
         return ()
     if is_suspended(explanation):
@@ -199,6 +199,7 @@ def _unknown_reference(documents: Sequence[Document], workload: Document) -> _Re
     return None
 
 
-def _key(document: Document) -> str:
+def key_of(document: Document) -> str:
+    """NAMESPACE/KIND/NAME."""
     meta = document["metadata"]
     return f"{meta.get('namespace', '')}/{document['kind']}/{meta['name']}"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kai_py.api.choices import Subject
 from kai_py.api.sent_objects import decode_objects
 from kai_py.config import Configuration
+from kai_py.embedded.documents import is_deleting
 from kai_py.observe.http import Probes
 from kai_py.observe.suggestion import (
     InvalidQuestionError,
@@ -42,9 +43,10 @@ from collections.abc import Iterable
 
 from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_subject
-from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended
+from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended, key_of
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
+from kai_py.snapshot.snapshot import Snapshot
 
 MAX_ADVISED = 3
 """Most gangs of one answer for which suggestions are searched, the first ones."""
@@ -101,6 +103,7 @@ def explain_cluster(
     # In the simulation, controllers make the pods that the cluster's controllers could not make.
     if absent is not None and (not found or not is_suspended(absent)):
         found = [replace(absent, history=history.about(absent.gang, since=since))]
+    found = list(_with_deletions(documents, snapshot, found))
     report.on_explained(found)
     if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
         corrected = correct_absent(documents, cluster, cluster.settled(), found[0])
@@ -126,6 +129,27 @@ def explain_cluster(
         else each
         for each in found
     ]
+
+
+def _with_deletions(
+    documents: Sequence[Document], snapshot: Snapshot, found: Iterable[Explanation]
+) -> Iterator[Explanation]:
+    """The explanations; those of gangs with an owner that is being deleted begin with that."""
+    deleted = {
+        key_of(each): f"{each['kind']} {each['metadata']['name']} is being deleted"
+        for each in documents
+        if is_deleting(each) and each["kind"] != "Pod"
+    }
+    for each in found:
+        gang = snapshot.gangs.get(each.gang) if deleted else None
+        if gang is not None:
+            named = [(gang.owner.kind, gang.owner.name)]
+            named += (owner for member in gang.members for owner in member.workloads)
+            keys = (f"{gang.owner.namespace}/{kind}/{name}" for kind, name in named)
+            note = next((deleted[key] for key in keys if key in deleted), "")
+            yield replace(each, message=". ".join(filter(None, (note, each.message))))
+        else:
+            yield each
 
 
 log = logging.getLogger(__name__)

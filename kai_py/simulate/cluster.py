@@ -19,7 +19,7 @@ from kai_py.api.numbers import shortened
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.documents import is_deleting, is_finished
+from kai_py.embedded.documents import is_finished
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import ServedResource
@@ -86,8 +86,8 @@ class SimulatedCluster:
         self.changed = True
         self.next_deadline = math.inf
         """When the plan after the last cycle could differ though nothing changes."""
-        self._is_unsettled = True
-        """Whether some of the loaded objects were never applied, or are being deleted."""
+        self._has_new = True
+        """Whether some of the loaded objects were never applied."""
         # Before the cluster starts: the planner must see its first objects.
         self.embedded.store.subscribe(self._on_store_change)
         self.embedded.start()
@@ -111,9 +111,7 @@ class SimulatedCluster:
             loaded[storage, *_key(document)] = storage, document
         kept = list(loaded.values())
         self._register_kinds(kept)
-        self._is_unsettled = any(
-            was_never_applied(document) or is_deleting(document) for _, document in kept
-        )
+        self._has_new = any(was_never_applied(document) for _, document in kept)
         known = {document["metadata"].get("uid") for _, document in kept}
         for _, document in kept:
             for owner in document["metadata"].get("ownerReferences") or ():
@@ -163,10 +161,9 @@ class SimulatedCluster:
         """The loaded objects as the scheduler sees them, before controllers add to them.
 
         The API server of a cluster may refuse what controllers create here, such as pods above a
-        quota. Objects that were never applied have had no controllers, so they get their pods, and
-        what is being deleted is gone.
+        quota. Objects that were never applied have had no controllers, so they get their pods.
         """
-        return self.snapshot() if self._is_unsettled else self.planner.freeze(self.clock.now())
+        return self.snapshot() if self._has_new else self.planner.freeze(self.clock.now())
 
     def cycle(self) -> Plan:
         """Run one scheduling cycle and execute its plan."""
