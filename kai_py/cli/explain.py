@@ -53,8 +53,10 @@ from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.subject import named
+from kai_py.simulate.absent_gangs import workload_named
 from kai_py.simulate.advisor import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document
+from kai_py.simulate.outside_objects import why_outside
 from kai_py.simulate.what_if import LoadedCluster
 
 
@@ -127,10 +129,7 @@ def command(
         lambda: asyncio.run(_ask_scheduler(question, address)),
     )
     if not answers:
-        raise CommandError(
-            f"{named(subject, name)}: not part of any gang of this scheduler",
-            hint="kai-py gangs lists all gangs",
-        )
+        raise _not_in_a_gang(question)
     if not output.is_text:
         print_document(answers, output.form)
     if any(answer.state not in (*NOT_PENDING, DELETED) for answer in answers):
@@ -172,13 +171,23 @@ def _explain_here(
         typer.echo(UNFINISHED)
     if not found:
         _check_name(question, documents, configuration)
+        raise _not_in_a_gang(
+            question, why_outside(documents, configuration, question.subject, question.name)
+        )
     return found
+
+
+def _not_in_a_gang(question: _Question, why: str = "") -> CommandError:
+    text = f"{named(question.subject, question.name)}: not part of any gang of this scheduler"
+    return CommandError(f"{text}: {why}" if why else text, hint="kai-py gangs lists all gangs")
 
 
 def _check_name(
     question: _Question, documents: Sequence[Document], configuration: Configuration
 ) -> None:
     """Raise CommandError unless there is such an object, or a gang as `kai-py gangs` lists it."""
+    if workload_named(documents, question.subject, question.name) is not None:
+        return
     namespace, *kinds, own_name = question.name.split("/")
     kind = (*kinds, "")[0] if question.subject is Subject.WORKLOAD else _KINDS.get(question.subject)
     metadata = [each["metadata"] for each in documents if each.get("kind", "").lower() == kind]

@@ -201,6 +201,9 @@ def _print_claim(claim: ClaimFunnel) -> None:
         say(f"Claim {claim.claim} is allocated {', '.join(claim.allocated)}.")
         return
     say("")
+    if claim.message and not claim.requests:
+        say_sentence(f"Claim {claim.claim}: {claim.message}.")
+        return
     nodes = count_of(claim.nodes, "node")
     say(f"Devices for claim {claim.claim}: {claim.devices} on {nodes}.")
     if claim.message:

@@ -76,6 +76,8 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
         return None
     title = f"{namespace}/{name}"
     allocation = claim.status.allocation
+    if claim.metadata.deletion_timestamp is not None and allocation is None:
+        return ClaimFunnel(title, message="it is being deleted, so no device is allocated for it")
     if allocation is not None:
         results = allocation.devices.results
         allocated = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in results)

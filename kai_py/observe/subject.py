@@ -167,8 +167,8 @@ def _gang_of_pod(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]
 
 
 def _gangs_of_claim(snapshot: Snapshot, namespace: str, name: str) -> Iterator[str]:
-    """Keys of the gangs whose pods use the claim."""
+    """Keys of the gangs whose pods use the claim, or wait for it."""
     for key, gang in sorted(snapshot.gangs.items()):
-        claims = (claim for member in gang.members for claim in member.claims)
+        claims = (each for m in gang.members for each in (*m.claims, *m.unready_claims))
         if any((claim.namespace, claim.name) == (namespace, name) for claim in claims):
             yield key

@@ -27,14 +27,14 @@ def explain_absent(
     documents: Sequence[Document], subject: Subject, name: str
 ) -> Explanation | None:
     """Why a workload has no pods; None if it has some, has ended or does not exist."""
-    workload = _workload(documents, subject, name)
-    if workload is None or was_never_applied(workload) or _has_ended(workload):
+    workload = workload_named(documents, subject, name)
+    if workload is None or was_never_applied(workload) or has_ended(workload):
         return None
     if workload["spec"].get("suspend"):
         return Explanation(key_of(workload), NO_PODS, f"{SUSPENDED}.")
     if 0 in (workload["spec"].get("parallelism"), workload["spec"].get("replicas")):
         return None
-    if _has_pods(documents, workload):
+    if pods_below(documents, workload):
         return None
     key = key_of(workload)
     wrong = _unknown_reference(documents, workload)
@@ -130,7 +130,8 @@ def _set(field: str, value: str, spec: Spec) -> None:
     spec[field] = value
 
 
-def _workload(documents: Sequence[Document], subject: Subject, name: str) -> Document | None:
+def workload_named(documents: Sequence[Document], subject: Subject, name: str) -> Document | None:
+    """The object with a template of pods that a subject is, None for other subjects."""
     if subject not in (Subject.JOB, Subject.GANG, Subject.WORKLOAD):
         return None
     *place, own_name = name.split("/")
@@ -150,22 +151,22 @@ def _workload(documents: Sequence[Document], subject: Subject, name: str) -> Doc
     )
 
 
-def _has_pods(documents: Sequence[Document], workload: Document) -> bool:
-    """Whether a pod is below the workload, directly or by other objects."""
+def pods_below(documents: Sequence[Document], workload: Document) -> list[Document]:
+    """The pods below the workload, directly or by other objects."""
     owned: dict[str, list[Document]] = {}
     for each in documents:
         for owner in each["metadata"].get("ownerReferences") or ():
             owned.setdefault((owner or {}).get("uid", ""), []).append(each)
-    uids = [workload["metadata"].get("uid")]
+    uids, found = [workload["metadata"].get("uid")], list[Document]()
     while uids:
         below = owned.pop(uids.pop() or "", ())
-        if any(each["kind"] == "Pod" for each in below):
-            return True
+        found += (each for each in below if each["kind"] == "Pod")
         uids += [each["metadata"].get("uid") for each in below]
-    return False
+    return found
 
 
-def _has_ended(workload: Document) -> bool:
+def has_ended(workload: Document) -> bool:
+    """Whether a Job, or another workload with its conditions, is complete or has failed."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
     ended = {"Complete", "Failed"}
     return any(each["type"] in ended and each["status"] == "True" for each in conditions)

@@ -84,6 +84,8 @@ class Member(Struct, frozen=True):
     """Its labels, by which rules between pods select it."""
     claims: tuple[ClaimRef, ...] = ()
     """In the order of ``shape.claims``, then that of its extended resources."""
+    unready_claims: tuple[ClaimRef, ...] = ()
+    """Claims that it names and cannot use, as they are being deleted or are another pod's."""
     gpus: tuple[SharedGpu, ...] = ()
     """Shared GPUs it has a part of; a pending pod: those named by labels of an earlier attempt."""
     volumes_to_provision: tuple[str, ...] = ()

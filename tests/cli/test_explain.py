@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import io
 import json
 
@@ -124,6 +125,73 @@ def test_a_workload_without_pods_says_so(deployed, tmp_path):
     assert result.exit_code == 1
     assert "default/Deployment/server is pending (NoPods)" in result.output
     assert "kubectl describe deployment server" in result.output
+
+
+def ended(pod):
+    pod["status"]["phase"] = "Succeeded"
+
+
+def elsewhere(pod):
+    pod["spec"]["schedulerName"] = "default-scheduler"
+
+
+def in_pool_b(pod):
+    pod["metadata"].setdefault("labels", {})["kai.scheduler/node-pool"] = "b"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (ended, r"has ended \(Succeeded\)"),
+        (elsewhere, r"names another scheduler \(schedulerName default-scheduler\)"),
+        (in_pool_b, r"belongs to node pool b \(label kai.scheduler/node-pool\), which has a sche"),
+    ],
+)
+def test_what_is_in_no_gang_says_why(cluster, tmp_path, change, reason):
+    path, documents = tmp_path / "cluster.json", copy.deepcopy(cluster.documents())
+    pods = [each for each in documents if each["kind"] == "Pod"]
+    for each in pods:
+        change(each)
+    write_objects(path, documents)
+    one = next(each["metadata"] for each in pods if each["metadata"]["name"].startswith("one-"))
+    for subject, whose in (
+        (f"pod/{one['name']}", "it"),
+        ("job/one", "its pod"),
+        ("gang/one", "its pod"),
+        (f"claim/{claim_of(documents, one['uid'])['metadata']['name']}", "its pod"),
+    ):
+        with pytest.raises(CommandError, match=f"any gang of this scheduler: {whose} {reason}"):
+            explain(subject, "--from", str(path))
+
+
+def claim_of(documents, uid):
+    """The claim that was made for a pod."""
+    return next(
+        each
+        for each in documents
+        if each["kind"] == "ResourceClaim" and each["metadata"]["ownerReferences"][0]["uid"] == uid
+    )
+
+
+def test_a_claim_that_is_being_deleted_leads_to_the_gang_that_waits_for_it(cluster, tmp_path):
+    path, documents = tmp_path / "cluster.json", copy.deepcopy(cluster.documents())
+    pods = {each["metadata"]["uid"]: each for each in documents if each["kind"] == "Pod"}
+    uid = next(uid for uid, each in pods.items() if each["metadata"]["name"].startswith("two-"))
+    deleted = claim_of(documents, uid)
+    deleted["metadata"] |= {"deletionTimestamp": "2027-01-15T08:00:00Z", "finalizers": ["test/a"]}
+    write_objects(path, documents)
+    subject, message = f"claim/{deleted['metadata']['name']}", "it is being deleted"
+    output = explain(subject, "--from", str(path), "--no-suggestions").output
+    assert "default/Job/two is pending (ClaimsNotReady)" in output
+    assert f"Claim default/{deleted['metadata']['name']}: {message}, so no device" in output
+    documents.remove(pods[uid])
+    write_objects(path, documents)
+    with pytest.raises(CommandError, match=rf"{message} and kept by its finalizers \(test/a\)"):
+        explain(subject, "--from", str(path))
+    del deleted["metadata"]["deletionTimestamp"]
+    write_objects(path, documents)
+    with pytest.raises(CommandError, match="any gang of this scheduler: no pod uses it"):
+        explain(subject, "--from", str(path))
 
 
 def test_a_job_below_another_framework_leads_to_its_gang():

@@ -106,7 +106,7 @@ class PodClaims:
 
     ``extended_claims``: the claim that serves its extended resources, once the pod is bound.
     ``group_reservation``: those of ``references`` that are its group's. ``unreadable``: it is
-    unknown which devices one of the claims has.
+    unknown which devices one of the claims has. ``unready``: existing claims that it cannot use.
     """
 
     uses: tuple[ClaimUse, ...] = ()
@@ -116,6 +116,7 @@ class PodClaims:
     extended_claims: tuple[ClaimRef, ...] = ()
     group_reservation: GroupReservation | None = None
     unreadable: bool = False
+    unready: tuple[ClaimRef, ...] = ()
 
 
 NO_CLAIMS = PodClaims()
@@ -128,6 +129,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
     uses: list[ClaimUse] = []
     references: list[ClaimRef] = []
     shared: list[ClaimRef] = []
+    unready: list[ClaimRef] = []
     waiting, missing, unreadable = "", None, False
     created, containers = created_claims(pod), _containers_by_entry(pod)
     for entry in pod.spec.resource_claims:
@@ -142,6 +144,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
         if claim is None or reason:
             missing = missing if waiting or claim is not None else _missing(entry)
             waiting = waiting or reason
+            unready += () if claim is None else (ClaimRef.of(claim.metadata),)
             continue
         uses.append(_claim_use(entry, claim, containers[entry.name], shared=group.has(entry)))
         references.append(ClaimRef.of(claim.metadata))
@@ -159,6 +162,7 @@ def pod_claims(pod: Pod, lookup: ClaimLookup, group: GroupClaims = NO_GROUP_CLAI
         extended_claims=extended,
         group_reservation=reservation,
         unreadable=unreadable,
+        unready=tuple(unready),
     )
 
 

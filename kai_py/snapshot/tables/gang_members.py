@@ -246,6 +246,7 @@ def member(
         relies_on=relies_on,
         labels=meta.labels,
         claims=(*demand.claims.references, *demand.claims.extended_claims),
+        unready_claims=demand.claims.unready,
         group_reservation=demand.claims.group_reservation,
         gpus=gpus,
         volumes_to_provision=demand.volumes.to_provision,
