@@ -45,7 +45,11 @@ from kai_py.cli.scheduler_http import (
 )
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
-from kai_py.observe.event_history import ClusterEvent, read_scheduler_events
+from kai_py.observe.event_history import (
+    ClusterEvent,
+    read_refused_creations,
+    read_scheduler_events,
+)
 from kai_py.observe.explanation import DELETED, Explanation
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.gang_state import NOT_PENDING
@@ -243,12 +247,17 @@ def _print_queue(page: QueuePage, form: Output) -> None:
 def _events(
     question: _Question, cluster: ClusterOptions, configuration: Configuration
 ) -> list[ClusterEvent]:
-    """The scheduler's events in the subject's namespace; none if they can't be read."""
+    """The events of the scheduler and of controllers that can't create pods, of the namespace.
+
+    None if they can't be read.
+    """
     namespace = question.name.partition("/")[0] if "/" in question.name else "default"
 
     async def read() -> list[ClusterEvent]:
         async with cluster_client(cluster.kubeconfig, cluster.context) as client:
-            return await read_scheduler_events(client, configuration.scheduler_name, [namespace])
+            name = configuration.scheduler_name
+            decisions = await read_scheduler_events(client, name, [namespace])
+            return [*decisions, *await read_refused_creations(client, namespace)]
 
     try:
         return asyncio.run(read())

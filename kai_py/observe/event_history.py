@@ -41,6 +41,14 @@ class ClusterEvent(Record, frozen=True):
     reason: str = ""
     message: str = ""
     event_time: datetime | None = None
+    last_timestamp: datetime | None = None
+    """When it was last repeated, of events in the older form."""
+
+    @property
+    def last_seen(self) -> float:
+        """Seconds since the epoch."""
+        last = self.last_timestamp or self.event_time or self.metadata.creation_timestamp
+        return last.timestamp() if last is not None else 0.0
 
 
 EVENTS = define_kind(ClusterEvent, "Event", "events", "v1")
@@ -67,6 +75,17 @@ async def read_scheduler_events(
         found += (each for each in listing.items if each.reason != "Preempted")
     evictions = await client.list(EVENTS.at(), field_selector=f"{selector},reason=Preempted")
     return [*found, *evictions.items]
+
+
+FAILED_CREATE = "FailedCreate"
+
+
+async def read_refused_creations(client: Client, namespace: str) -> list[ClusterEvent]:
+    """Events of controllers in ``namespace`` whose pods the API server refused; raises ApiError."""
+    selector = f"reason={FAILED_CREATE},type=Warning"
+    return list(
+        (await client.list(EVENTS.at(), namespace=namespace, field_selector=selector)).items
+    )
 
 
 def decisions_of_events(events: Iterable[ClusterEvent]) -> tuple[Decision, ...]:

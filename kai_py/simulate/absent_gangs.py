@@ -153,6 +153,11 @@ def workload_named(documents: Sequence[Document], subject: Subject, name: str) -
 
 def pods_below(documents: Sequence[Document], workload: Document) -> list[Document]:
     """The pods below the workload, directly or by other objects."""
+    return [each for each in objects_below(documents, workload) if each["kind"] == "Pod"]
+
+
+def objects_below(documents: Sequence[Document], workload: Document) -> list[Document]:
+    """The objects that the workload owns, directly or by other objects."""
     owned: dict[str, list[Document]] = {}
     for each in documents:
         for owner in each["metadata"].get("ownerReferences") or ():
@@ -160,7 +165,7 @@ def pods_below(documents: Sequence[Document], workload: Document) -> list[Docume
     uids, found = [workload["metadata"].get("uid")], list[Document]()
     while uids:
         below = owned.pop(uids.pop() or "", ())
-        found += (each for each in below if each["kind"] == "Pod")
+        found += below
         uids += [each["metadata"].get("uid") for each in below]
     return found
 

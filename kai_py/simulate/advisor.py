@@ -44,6 +44,7 @@ from collections.abc import Iterable
 from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_subject
 from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended, key_of
+from kai_py.simulate.refused_creations import with_refusals
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
 from kai_py.snapshot.snapshot import Snapshot
@@ -83,13 +84,14 @@ def explain_cluster(
 ) -> list[Explanation]:
     """Explain the gangs that ``name`` stands for, with suggestions for pending ones.
 
-    ``events`` report earlier decisions; those after ``since`` are included. ``has_time`` is called
+    ``events`` report earlier decisions, of which those after ``since`` are included, and pods that
+    the API server refused. ``has_time`` is called
     before every simulation; once it returns False the search ends with the suggestions found so
     far. ``report`` gets the explanations before the search, and each suggestion as it is found.
     """
     report = report or SearchReport()
     cluster = LoadedCluster(documents, configuration, now)
-    snapshot, plan = cluster.snapshot, cluster.plan()
+    snapshot, plan, events = cluster.snapshot, cluster.plan(), tuple(events)
     history = DecisionHistory(decisions_of_events(events), snapshot, plan)
     found = explain_subject(
         snapshot,
@@ -104,6 +106,7 @@ def explain_cluster(
     if absent is not None and (not found or not is_suspended(absent)):
         found = [replace(absent, history=history.about(absent.gang, since=since))]
     found = list(_with_deletions(documents, snapshot, found))
+    found = list(with_refusals(found, documents, events, now))
     report.on_explained(found)
     if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
         corrected = correct_absent(documents, cluster, cluster.settled(), found[0])
