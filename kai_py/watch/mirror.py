@@ -25,6 +25,7 @@ from kai_py.watch.backoff import Backoff
 from kai_py.watch.client import Client
 from kai_py.watch.collection import Collection, OnChange, Rejected
 from kai_py.watch.discovery import Served, discover
+from kai_py.watch.discovery_log import DiscoveryLog
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.machine import keep_freed_memory
@@ -118,7 +119,7 @@ class Mirror:
         self._taken_in = 0
         self._discovered_since: float | None = None
         self._unanswered: Mapping[Kind[Any], str] = {}
-        self._unknown_versions: Mapping[Kind[Any], tuple[str, ...]] = {}
+        self._discovery_log = DiscoveryLog(kinds)
         self._problem = "not connected yet"
         self._discovery_backoff = self._new_backoff()
         self._rediscover = asyncio.Event()
@@ -234,23 +235,10 @@ class Mirror:
         self._served, self._unanswered = found.served, found.unanswered
         if self._discovered_since is None:
             self._discovered_since = asyncio.get_running_loop().time()
-        self._tell_unknown_versions(found.unknown_versions)
+        self._discovery_log.tell(found)
         self._problem = ""
         if self._has_answers():
             self._discovery_backoff.reset()
-
-    def _tell_unknown_versions(self, found: Mapping[Kind[Any], tuple[str, ...]]) -> None:
-        """Warn of kinds whose objects stay unread, once per change of their versions."""
-        for kind, versions in found.items():
-            if self._unknown_versions.get(kind) != versions:
-                logger.warning(
-                    "%s of %s is served in %s, but read only in %s: its objects are not known",
-                    kind.name,
-                    kind.group,
-                    ", ".join(versions),
-                    ", ".join(kind.versions),
-                )
-        self._unknown_versions = found
 
     def _has_answers(self) -> bool:
         """Whether it is known which kinds are served, or optional ones were waited for."""

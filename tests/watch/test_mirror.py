@@ -213,6 +213,29 @@ def test_a_kind_that_is_served_only_in_unknown_versions_is_told_once(caplog):
     virtual_time.run(main())
 
 
+def test_the_missing_crd_of_queues_is_told_once_and_once_that_it_came(caplog):
+    caplog.set_level("INFO")
+
+    def said():
+        return [
+            r.message for r in caplog.records if "serves" in r.message and "Queues" in r.message
+        ]
+
+    async def main():
+        server = ClusterServer()
+        async with mirrored(server) as mirror:
+            await asyncio.wait_for(mirror.wait_synced(), 60)
+            await asyncio.sleep(600)
+            (missing,) = said()
+            assert "serves no Queues (queues.scheduling.kai.io): the CRD is not inst" in missing
+            assert "kai-py crds | kubectl apply -f -" in missing
+            server.collections[QUEUES] = CollectionServer()
+            await asyncio.sleep(600)
+            assert said()[1:] == ["the API server serves Queues now; they are read"]
+
+    virtual_time.run(main())
+
+
 def test_an_optional_kind_that_is_refused_is_gone_without_until_it_may_be_read(caplog):
     async def main():
         server = ClusterServer(CLAIMS_V1)
