@@ -45,7 +45,7 @@ def queue_rows(snapshot: Snapshot, plan: Plan) -> Iterator[QueueRow]:
     for unplaced in plan.unplaced:
         counts = stages.setdefault(unplaced.queue, {})
         counts[unplaced.stage.value] = counts.get(unplaced.stage.value, 0) + 1
-    uncharged = dict(uncharged_gangs(snapshot, {share.queue for share in plan.queues}))
+    uncharged = dict(uncharged_gangs(snapshot))
     for share in plan.queues:
         row = _row(share, stages.get(share.queue, {}))
         closed = uncharged.pop(share.queue, None)

@@ -43,7 +43,7 @@ def explain_queue(
     ``shows``: whether another queue may be named; those that may not are one sum.
     """
     stages = Counter(each.stage.value for each in plan.unplaced if each.queue == name)
-    uncharged = uncharged_gangs(snapshot, {share.queue for share in plan.queues}).get(name)
+    uncharged = uncharged_gangs(snapshot).get(name)
     share = next((each for each in plan.queues if each.queue == name), None)
     if share is None:
         return None if uncharged is None else _missing(snapshot, name, stages, uncharged)

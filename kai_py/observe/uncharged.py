@@ -3,7 +3,7 @@
 Their pods run on, outside all shares and limits. O(pods).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kai_py.api.phrases import count_of
@@ -33,8 +33,9 @@ class Uncharged:
         return f"{self._counted}: queue {queue!r} does not accept {gangs}"
 
 
-def uncharged_gangs(snapshot: Snapshot, queues: Collection[str]) -> Mapping[str, Uncharged]:
-    """By the name of their queue, in order; ``queues``: those that exist."""
+def uncharged_gangs(snapshot: Snapshot) -> Mapping[str, Uncharged]:
+    """By the name of their queue, in order."""
+    queues = {each.name for each in snapshot.queues}
     found: dict[str, Uncharged] = {}
     for gang in snapshot.gangs.values():
         if not gang.queue or (gang.charged and gang.queue in queues):
