@@ -6,7 +6,9 @@ follows that word, or begins a line of KAI's that says what the queue uses.
 """
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+
+from kai_py.api.phrases import first_of
 
 OF_ANOTHER_NAMESPACE = "of another namespace"
 _NAMED = re.compile(
@@ -18,6 +20,17 @@ _QUEUE = re.compile(
     r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)(?(2)\2)",
     re.MULTILINE,
 )
+_QUEUE_LIST = re.compile(r" ?Queues for namespace \S+: (?:\S+, )*\S+(?: and \d+ more\.)?")
+
+
+def queue_list(namespace: str, queues: Sequence[str]) -> str:
+    """A sentence that lists the queues that a namespace may use."""
+    return f"Queues for namespace {namespace}: {first_of(queues)}."
+
+
+def without_queue_list(text: str) -> str:
+    """The text without that sentence, which changes whenever a queue comes or goes."""
+    return _QUEUE_LIST.sub("", text) if "Queues for " in text else text
 
 
 def mentions(text: str, namespaces: Container[str]) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.workload_names import without_queue_list
 from kai_py.commit.retry import TRANSIENT, RetryPolicy
 from kai_py.grouping.gang import Owner
 from kai_py.watch.client import Client
@@ -179,11 +180,14 @@ class EventRecorder:
         self._warned = False
 
     def record(self, event: Event) -> None:
-        """Queue an event, unless its note was the last on this object for this reason."""
-        key = _key(event)
-        if self._last_notes.get(key) == event.note:
+        """Queue an event, unless its note was the last on this object for this reason.
+
+        A list of queues does not count: each one that comes or goes would repeat all such events.
+        """
+        key, note = _key(event), without_queue_list(event.note)
+        if self._last_notes.get(key) == note:
             return
-        self._last_notes[key] = event.note
+        self._last_notes[key] = note
         self._last_notes.move_to_end(key)
         if len(self._last_notes) > MAX_REMEMBERED:
             self._last_notes.popitem(last=False)
@@ -243,7 +247,7 @@ class EventRecorder:
             log.log(level, "event %s on %s: %s", event.reason, event.regarding.name, error)
             if not isinstance(error, TRANSIENT):
                 return None
-            if self._last_notes.get(_key(event)) == event.note:
+            if self._last_notes.get(_key(event)) == without_queue_list(event.note):
                 del self._last_notes[_key(event)]
             return error
         self._warned = False

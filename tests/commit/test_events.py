@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.workload_names import queue_list
 from kai_py.commit import events
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.event_writer import PREEMPTOR, EventWriter
@@ -84,6 +85,16 @@ async def test_an_event_says_what_happened_to_what(cluster):
     assert document["involvedObject"]["uid"] == "job-uid"
     assert document["reportingComponent"] == "kai-scheduler"
     assert document["metadata"]["namespace"] == JOB.namespace
+
+
+async def test_a_list_of_other_queues_alone_repeats_no_event(cluster):
+    problem = "no queue is named; set scheduling.kai.io/queue-name to an existing queue."
+    lists = [["a"], ["a", "b.c"], [f"q{number}" for number in range(9)]]
+    notes = [problem, *(f"{problem} {queue_list('ml', names)} Next." for names in lists)]
+    async with recording(cluster) as recorder:
+        for note in (notes[1], *notes[1:], "other", notes[0], f"{problem} {queue_list('x', 'y')}"):
+            recorder.record(event(note))
+    assert [told[4] for told in written(cluster)] == [notes[1], "other", problem]
 
 
 async def test_the_same_note_is_told_once_until_another_came(cluster):

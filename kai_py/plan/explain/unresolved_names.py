@@ -20,11 +20,12 @@ from itertools import islice
 import numpy as np
 from msgspec import structs
 
-from kai_py.api.phrases import count_of, first_of
+from kai_py.api.phrases import count_of
 from kai_py.api.problems import closest_match
 from kai_py.api.records.node import Taint
 from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
 from kai_py.api.taints import taint_text
+from kai_py.api.workload_names import queue_list
 from kai_py.dra.published_names import ATTRIBUTES, CAPACITY, unpublished, unpublished_reference
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.plan import Stage
@@ -272,8 +273,7 @@ def _queue_hint(state: CycleState, gang: Gang) -> str:
     nearest = closest_match(gang.queue, usable) if gang.queue else None
     if nearest:
         return f"Did you mean queue {nearest}?"
-    named = first_of(usable)
-    return f"Queues for namespace {namespace}: {named}." if usable else ""
+    return queue_list(namespace, usable) if usable else ""
 
 
 def _names_of_shape(shape: Shape, snapshot: Snapshot) -> Iterator[UnresolvedName]:
