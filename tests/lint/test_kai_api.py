@@ -93,3 +93,65 @@ def test_a_limit_that_is_left_out_is_reported_as_zero(resource):
 
 def test_other_versions_and_kinds_are_left_alone():
     assert errors(QUEUE.replace("scheduling.run.ai/v2", "scheduling.volcano.sh/v1beta1")) == []
+
+
+MEMBER = """\
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations: {pod-group-name: g}
+  labels: {kai.scheduler/subgroup-name: b}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: c, image: i}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "expected"),
+    [
+        ("-name: b}", "-name: b}", []),
+        ("-name: b}", "-name: c}", ['names "c", which is not a leaf of PodGroup g (b)']),
+        ("-name: b}", "-name: a}", ['names "a", which is not a leaf of PodGroup g (b)']),
+        ("labels: {kai", "labels: {other", ["is missing; it must name a leaf of PodGroup g (b)"]),
+        ("pod-group-name: g", "pod-group-name: other", []),
+        ("name: p\n", "name: p\n  namespace: elsewhere\n", []),
+    ],
+)
+def test_pods_name_a_subgroup_that_their_pod_group_has(right, wrong, expected):
+    found = errors(GROUP + MEMBER.replace(right, wrong))
+    assert [
+        each.partition("metadata: label kai.scheduler/subgroup-name ")[2] for each in found
+    ] == [f"{each}; the pod stays pending until then" for each in expected]
+
+
+def test_templates_of_pods_are_checked_too():
+    job = """\
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, labels: {kai.scheduler/queue: team}}
+spec:
+  template:
+    metadata:
+      annotations: {pod-group-name: g}
+      labels: {kai.scheduler/subgroup-name: c}
+    spec:
+      schedulerName: kai-scheduler
+      restartPolicy: Never
+      containers: [{name: c, image: i}]
+"""
+    [error] = errors(GROUP + job)
+    assert 'spec.template.metadata: label kai.scheduler/subgroup-name names "c"' in error
+
+
+def test_task_groups_of_yunikorn_are_checked_in_the_pod_itself():
+    text = MEMBER.replace(
+        "annotations: {pod-group-name: g}",
+        "annotations: {yunikorn.apache.org/task-group-name: b, "
+        """yunikorn.apache.org/task-groups: '[{"name": "a", "minMember": 1}]'}""",
+    ).replace("labels: {", "labels: {applicationId: app, ")
+    [error] = errors(text)
+    assert 'annotation yunikorn.apache.org/task-group-name "b" is not in' in error

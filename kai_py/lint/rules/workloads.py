@@ -119,7 +119,7 @@ def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             manifest.api_version,
             manifest.kind,
             _owner(manifest, kind),
-            _grouping().identify,
+            grouping().identify,
             first_template(manifest.value.get("spec")),
         )
     except ValueError as error:
@@ -151,5 +151,6 @@ def _table() -> RuleTable:
 
 
 @cache
-def _grouping() -> KaiGrouping:
+def grouping() -> KaiGrouping:
+    """The shipped rules and all dialects."""
     return KaiGrouping(_table(), KaiQueueNaming())
