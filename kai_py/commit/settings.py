@@ -10,6 +10,8 @@ from kai_py.commit.gpus.reservations import GpuDelivery
 from kai_py.commit.retry import RetryPolicy
 from kai_py.config import DoubleAllocationPolicy
 
+FAILED_DEVICE_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
@@ -44,7 +46,7 @@ class CommitSettings:
     """How long a claim may stay allocated to pods that are not going to be bound."""
     repair_interval: float = 10.0
     """Time between two looks for bound pods without their devices."""
-    failed_device_backoff: float = 60.0
+    failed_device_backoff: float = FAILED_DEVICE_SECONDS
     """How long a device that its driver could not make ready is not allocated."""
     double_allocation: DoubleAllocationPolicy = DoubleAllocationPolicy.GIVE_WAY_BEFORE_START
     """Policy for a device that another scheduler allocates too."""

@@ -4,11 +4,13 @@ There is no API server and there are no controllers, as there are in ``cluster``
 decides happens at once, and nothing else does. Placed pods run, evicted pods are gone with their
 claims; terminating pods, reservation pods of GPUs that no pod shares, and what claims hold for pods
 that have ended, or still wait, are gone after the first cycle. Nothing makes new pods for those
-that were evicted; a Job that is suspended waits until it is resumed.
+that were evicted; a Job that is suspended waits until it is resumed. A gang with a claim whose
+devices are known not to get ready does not start: its claims are released, these devices avoided.
 """
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -20,7 +22,9 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
+from kai_py.commit.claims.binding_conditions import DevicesNotReady, never_ready
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
+from kai_py.commit.settings import FAILED_DEVICE_SECONDS
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
@@ -48,6 +52,8 @@ from kai_py.watch.resource import Decode, Kind
 
 CLAIM_API = "resource.k8s.io/v1"
 POD = ("", "Pod")
+BACKOFF = 1.0
+"""Seconds, as all cycles take place at one time: until the end."""
 
 
 class OfflineCluster:
@@ -64,6 +70,9 @@ class OfflineCluster:
         self._records: dict[ObjectKey, Any] = {}
         self._owner_kinds: dict[GroupKind, Kind[Any]] = {}
         self._writes = 0
+        self._binding_timeout = configuration.commit.binding_timeout
+        self.undone: dict[str, str] = {}
+        """Gangs that the last plan placed and that did not start, and why."""
 
     def load(self, documents: Mapping[ObjectKey, Document]) -> None:
         """Take in objects; those that cannot be read are named in ``rejected``."""
@@ -87,6 +96,7 @@ class OfflineCluster:
 
         Whether anything changed.
         """
+        self.undone = {}
         for gang in plan.placements:
             self._start(gang)
         for nomination in plan.nominations:
@@ -176,8 +186,29 @@ class OfflineCluster:
         if gang.resume:
             self._edit_job(gang.owner, resumed_job)
             return
+        reserved = dict.fromkeys(claim for each in gang.pods for claim in each.reserve)
+        claims = (self._records.get(_claim_key(claim)) for claim in reserved)
+        unready = [self._never_ready(each) for each in claims if each is not None]
+        failed = [each for each in unready if each is not None]
+        if failed:
+            self._undo(gang, failed)
+            return
         for placement in gang.pods:
             self._place(placement)
+
+    def _never_ready(self, claim: ResourceClaim) -> DevicesNotReady | None:
+        return never_ready(claim, self._binding_timeout, datetime.fromtimestamp(self._now, UTC))
+
+    def _undo(self, gang: GangPlacement, failed: Iterable[DevicesNotReady]) -> None:
+        """Release the claims of a gang whose devices were not made ready, and avoid these."""
+        reasons = [each.reason for each in failed]
+        self.undone[gang.gang] = f"{reasons[0]}."
+        for device, condition in (each for found in failed for each in found.devices):
+            self.planner.builder.avoid_device(device, condition, FAILED_DEVICE_SECONDS)
+        uses = [(_claim_key(claim), each.pod.uid) for each in gang.pods for claim in each.reserve]
+        released = [self._release(claim, uid) for claim, uid in uses]
+        if not any(released):
+            self.planner.builder.back_off(gang.gang, self._now + BACKOFF, reasons[0])
 
     def _place(self, placement: Placement) -> None:
         pod = placement.pod

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from msgspec import Struct, field
 
 from kai_py.config import Configuration
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Plan, Stage
 from kai_py.simulate.complete_objects import complete_objects
 from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
 from kai_py.simulate.objects import Document
@@ -126,7 +126,7 @@ def plan_objects(
         placements=sorted(placements, key=lambda each: (each.pod, each.cycle)),
         evictions=sorted(evictions, key=lambda each: (each.pod, each.cycle)),
         nominations=sorted(nominations, key=lambda each: (each.pod, each.cycle)),
-        pending=sorted(_pending(plan), key=lambda each: each.gang),
+        pending=sorted(_pending(plan, cluster), key=lambda each: each.gang),
         rejected=_rejected(
             [*given.rejected, *rejected],
             [*without_pods, *owners],
@@ -163,7 +163,7 @@ def _times(document: Document) -> Iterator[str]:
 
 def _placements(plan: Plan, cluster: OfflineCluster, cycle: int) -> Iterator[PlannedPod]:
     for gang in plan.placements:
-        for placement in () if gang.resume else gang.pods:
+        for placement in () if gang.resume or gang.gang in cluster.undone else gang.pods:
             claims = dict(sorted(cluster.allocations(placement.pod).items()))
             yield PlannedPod(str(placement.pod), placement.node, cycle, claims)
 
@@ -173,7 +173,12 @@ def _evictions(plan: Plan, cycle: int) -> Iterator[PlannedEviction]:
         yield PlannedEviction(str(each.pod), each.action.value, each.preemptor, cycle, each.reason)
 
 
-def _pending(plan: Plan) -> Iterator[PlannedPendingGang]:
+def _pending(plan: Plan, cluster: OfflineCluster) -> Iterator[PlannedPendingGang]:
+    stage = Stage.SCHEDULER_ERROR.value
+    for gang in plan.placements:
+        if gang.gang in cluster.undone:
+            pods = named(each.pod for each in gang.pods)
+            yield PlannedPendingGang(gang.gang, pods, stage, cluster.undone[gang.gang])
     for each in plan.unplaced:
         yield PlannedPendingGang(each.gang, named(each.pods), each.stage.value, each.message)
 

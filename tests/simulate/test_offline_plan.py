@@ -5,7 +5,19 @@ import json
 import msgspec
 import pytest
 
-from tests.simulate.manifests import QUEUE, job, node, placed_on, plan, pod, two_zones
+from kai_py.simulate.offline_plan import newest_time
+from tests.simulate.manifests import (
+    ANY_DEVICE,
+    QUEUE,
+    allocated,
+    gpus_of,
+    job,
+    node,
+    placed_on,
+    plan,
+    pod,
+    two_zones,
+)
 
 
 def test_a_pod_without_uid_or_status_is_placed():
@@ -500,3 +512,64 @@ def test_what_is_wrong_with_a_queue_is_told(queues, problem):
     found = plan(node("n0"), *queues, pod("a"))
     [told] = [each["problem"] for each in found["rejected"] if each["object"] == "Queue team"]
     assert problem in told
+
+
+WAITED_FOR = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+
+
+def half_attached(*true):
+    """A claim whose only user waits for its device; the conditions that are ``true``."""
+    given = allocated("own", "n0", "a")
+    [result] = given["status"]["allocation"]["devices"]["results"]
+    device = {key: result[key] for key in ("driver", "pool", "device")}
+    conditions = [{"type": each, "status": "True"} for each in true]
+    result |= WAITED_FOR
+    given["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:00Z"
+    given["status"]["devices"] = [{**device, "conditions": conditions}]
+    return given
+
+
+def waiting(name="a"):
+    asks = pod(name, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}])
+    asks["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:01:00Z"}
+    return asks
+
+
+@pytest.mark.parametrize(
+    ("true", "later", "reason"),
+    [
+        ((), 0, ""),
+        (("Attached",), 700, ""),
+        (("Attached", "Broken"), 0, "claim default/own: binding failed: gpu-0: Broken."),
+        ((), 700, "claim default/own: not ready within 600 s: gpu-0: Attached."),
+    ],
+)
+def test_a_claim_whose_devices_do_not_get_ready_is_released(true, later, reason):
+    given = [node("n0"), node("n1"), QUEUE, ANY_DEVICE, gpus_of("n0"), gpus_of("n1")]
+    given += [half_attached(*true), waiting()]
+    now = newest_time(given) + later
+    first = plan(*given, now=now)
+    last = plan(*given, now=now, until_rest=True)
+    if not reason:
+        assert placed_on(first) == placed_on(last) == {"default/a": "n0"}
+        return
+    assert first["placements"] == []
+    [pending] = first["pending"]
+    assert (pending["stage"], pending["message"]) == ("SchedulerError", reason)
+    [placed] = last["placements"]
+    assert (placed["node"], placed["cycle"], last["rest"]) == ("n1", 2, True)
+    [result] = placed["claims"]["default/own"]["devices"]["results"]
+    assert result["pool"] == "n1"
+    assert last["pending"] == []
+
+
+def test_a_plan_rests_though_another_pod_keeps_a_claim_that_does_not_get_ready():
+    given = half_attached("Broken")
+    given["status"]["reservedFor"] += [{"resource": "pods", "name": "r", "uid": "uid-r"}]
+    runs = waiting("r")
+    runs["spec"]["nodeName"] = "n0"
+    found = plan(
+        node("n0"), QUEUE, ANY_DEVICE, gpus_of("n0"), given, waiting(), runs, until_rest=True
+    )
+    assert (found["placements"], found["rest"]) == ([], True)
+    assert [each["stage"] for each in found["pending"]] == ["SchedulerError"]

@@ -104,17 +104,30 @@ async def wait_until_ready(
                     )
                 state = readiness(current)
     except TimeoutError:
-        reason = (
-            f"claim {ref}: not ready within {policy.timeout:g} s: "
-            f"{format_conditions(state.missing)}"
-        )
-        return DevicesNotReady(reason, state.missing)
+        return _late(ref, state, policy.timeout)
     except ApiError as error:
         return DevicesNotReady(f"claim {ref}: {error}")
-    if not state.failed:
-        return None
+    return _failed(ref, state) if state.failed else None
+
+
+def never_ready(claim: ResourceClaim, timeout: float, now: datetime) -> DevicesNotReady | None:
+    """Why waiting for the claim's devices has ended without success; None if it has not."""
+    ref, state = ClaimRef.of(claim.metadata), readiness(claim)
+    if state.failed:
+        return _failed(ref, state)
+    is_late = _remaining_seconds(claim.status.allocation, timeout, now) <= 0
+    return _late(ref, state, timeout) if state.missing and is_late else None
+
+
+def _failed(ref: ClaimRef, state: Readiness) -> DevicesNotReady:
+    conditions = format_conditions(state.failed)
+    return DevicesNotReady(f"claim {ref}: binding failed: {conditions}", state.failed)
+
+
+def _late(ref: ClaimRef, state: Readiness, timeout: float) -> DevicesNotReady:
+    conditions = format_conditions(state.missing)
     return DevicesNotReady(
-        f"claim {ref}: binding failed: {format_conditions(state.failed)}", state.failed
+        f"claim {ref}: not ready within {timeout:g} s: {conditions}", state.missing
     )
 
 
