@@ -50,12 +50,16 @@ MAX_DEADLINES = 64
 
 @dataclass
 class SimulatedRun:
-    """Decisions of a simulated time span; ``last_plan`` is the plan of the last cycle."""
+    """Decisions of a simulated time span; ``last_plan`` is the plan of the last cycle.
+
+    ``starts``: when the first pods of each gang were placed, seconds since the epoch.
+    """
 
     placements: list[GangPlacement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     last_plan: Plan = field(default_factory=Plan)
     cycles: int = 0
+    starts: dict[str, float] = field(default_factory=dict)
 
 
 class SimulatedCluster:
@@ -200,6 +204,8 @@ class SimulatedCluster:
             run.last_plan = plan
             run.cycles += 1
             run.placements += plan.placements
+            for gang in plan.placements:
+                run.starts.setdefault(gang.gang, snapshot.now)
             run.evictions += plan.evictions
             # An empty plan is not enough: controllers may react to the writes of the one before.
             before = self.embedded.store.revision

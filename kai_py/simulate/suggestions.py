@@ -8,9 +8,11 @@ its steps, together with its cost to others.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
+from kai_py.api.times import format_duration, format_time
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import CAPACITY_MAY_HELP, Stage
 from kai_py.simulate.capacity_remedies import (
@@ -52,6 +54,7 @@ from kai_py.simulate.queue_remedies import (
 from kai_py.simulate.remedy_search import RemedySearch
 from kai_py.simulate.selector_corrections import correct_device_names, correct_selectors
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster
+from kai_py.snapshot.gangs import Gang
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +97,8 @@ REMEDIES: tuple[tuple[frozenset[Stage], Remedy], ...] = (
 """The remedies to try by stage, in the order of the suggestions."""
 
 
+LEAST_WAIT = 5.0
+"""Seconds; what starts earlier only waits for pods to end or to be created."""
 MAX_STAGES = 3
 """Most stages that one suggestion combines remedies for."""
 MAX_PARTIAL_REMEDIES = 2
@@ -111,14 +116,20 @@ def suggest(
 ) -> tuple[Suggestion, ...]:
     """Changes with which ``gang`` would start, the smallest of each kind; () if it runs.
 
-    Each is passed to ``on_found`` as soon as it is known.
-    ``cluster``: the cluster of the ``documents``; ``baseline``: its outcome without any change.
-    Where no single change is enough, changes for up to ``stages`` stages are combined.
+    Where it starts by itself within the simulated time, the one suggestion is to wait. Each is
+    passed to ``on_found`` as soon as it is known. ``cluster``: the cluster of the ``documents``;
+    ``baseline``: its outcome without any change. Where no single change is enough, changes for up
+    to ``stages`` stages are combined.
     """
     stage = baseline.stage_of(gang)
-    if stage is None or gang not in cluster.snapshot.gangs:
+    pending_gang = cluster.snapshot.gangs.get(gang)
+    if pending_gang is None:
         return ()
-    pending_gang = cluster.snapshot.gangs[gang]
+    if stage is None:
+        waits = _wait(pending_gang, baseline, cluster.snapshot.now)
+        for suggestion in waits:
+            on_found(suggestion)
+        return waits
     search = RemedySearch(documents, cluster, pending_gang, baseline, stage, has_time)
     helping = (remedy for stages_helped, remedy in REMEDIES if stage in stages_helped)
     found: list[Suggestion] = []
@@ -129,6 +140,16 @@ def suggest(
         found.append(suggestion)
         on_found(suggestion)
     return tuple(found)
+
+
+def _wait(gang: Gang, baseline: SettledCluster, now: float) -> tuple[Suggestion, ...]:
+    """To wait until a gang starts without any change, if that takes a while; else ()."""
+    at = baseline.starts.get(gang.key, now)
+    if gang.key not in baseline.running or gang.is_satisfied or at < now + LEAST_WAIT:
+        return ()
+    until, seconds = format_time(math.ceil(at)), format_duration(math.ceil(at - now))
+    text = f"wait until {until} (for {seconds}): it starts without any change"
+    return (Suggestion(text, (), starts=(gang.key,)),)
 
 
 def _tried(remedy: Remedy, search: RemedySearch) -> Iterator[Suggestion]:

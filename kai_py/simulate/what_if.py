@@ -154,6 +154,8 @@ class SettledCluster:
     waiting: tuple[WaitingGang, ...]
     evictions: tuple[Eviction, ...]
     queues: Mapping[str, QueueShare]
+    starts: Mapping[str, float] = field(default_factory=dict)
+    """When the first pods of each gang were placed, seconds since the epoch."""
 
     def stage_of(self, gang: str) -> Stage | None:
         """The stage that stops a gang; None if it is not pending."""
@@ -274,4 +276,5 @@ def settled_cluster(
         waiting=waiting,
         evictions=tuple(run.evictions),
         queues={share.queue: share for share in run.last_plan.queues},
+        starts=run.starts,
     )

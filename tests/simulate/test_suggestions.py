@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_py.api.references import PodRef
+from kai_py.api.times import format_time
 from kai_py.cli.explanation_text import cost_text
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Owner
@@ -12,7 +13,7 @@ from kai_py.simulate.changes import ApplySteps
 from kai_py.simulate.remedy_search import as_suggestion
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import Comparison, LoadedCluster
-from tests.simulate.clusters import job, queue, running, simulated
+from tests.simulate.clusters import NOW, job, priority_class, queue, running, simulated
 from tests.support.cluster.manifests import pod, pod_spec
 from tests.support.examples import examples
 
@@ -42,6 +43,20 @@ def floor(count):
 
 def test_a_running_gang_needs_nothing():
     assert suggestions(settled(queue("team", 8), job("four", 4, "team")), "four") == ()
+
+
+def test_a_gang_that_starts_by_itself_is_to_be_waited_for():
+    protected = queue("team", 8, preemptMinRuntime="5m")
+    urgent = priority_class("urgent", 10)
+    cluster = settled(protected, urgent, job("low", 4, "team"), job("calm", 4, "team"))
+    cluster.embedded.create_all([job("hasty", 4, "team", "urgent")])
+    cluster.settle(60)
+    [found] = suggestions(cluster, "hasty")
+    until = format_time(NOW + 300)
+    assert found.text == f"wait until {until} (for 5m): it starts without any change"
+    assert (found.steps, found.starts) == ((), ("default/Job/hasty",))
+    cluster.clock.advance(297)
+    assert suggestions(cluster, "hasty") == ()
 
 
 def test_a_missing_queue_is_to_be_created():
