@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 from collections.abc import Iterable
 
 from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
-from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation, explain_subject
+from kai_py.observe.explanation import (
+    NO_PODS,
+    OTHER_SCHEDULER,
+    Explanation,
+    explain_deleted,
+    explain_subject,
+)
+from kai_py.observe.gang_state import TERMINATING
 from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended, key_of
 from kai_py.simulate.refused_creations import with_refusals
 from kai_py.simulate.suggestions import suggest
@@ -105,7 +112,7 @@ def explain_cluster(
     # In the simulation, controllers make the pods that the cluster's controllers could not make.
     if absent is not None and (not found or not is_suspended(absent)):
         found = [replace(absent, history=history.about(absent.gang, since=since))]
-    found = list(_with_deletions(documents, snapshot, found))
+    found = list(_with_deletions(documents, snapshot, _without_deleted(documents, snapshot, found)))
     found = list(with_refusals(found, documents, events, now))
     report.on_explained(found)
     if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
@@ -132,6 +139,22 @@ def explain_cluster(
         else each
         for each in found
     ]
+
+
+def _without_deleted(
+    documents: Sequence[Document], snapshot: Snapshot, found: Iterable[Explanation]
+) -> Iterator[Explanation]:
+    """The explanations; gangs that end as their workload is gone are deleted ones."""
+    uids = {each["metadata"].get("uid") for each in documents}
+    kinds = {"Job", *(each["kind"] for each in documents)}
+    for each in found:
+        gang = snapshot.gangs.get(each.gang)
+        is_gone = gang is not None and gang.owner.kind in kinds and gang.owner.uid not in uids
+        if is_gone and each.state == TERMINATING and each.history:
+            deleted = explain_deleted(each.gang, each.history)
+            yield replace(deleted, message="its last pods are ending")
+        else:
+            yield each
 
 
 def _with_deletions(

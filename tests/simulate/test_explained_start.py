@@ -1,12 +1,17 @@
 """A gang whose pods a kubelet has not started is explained as such, though simulated pods start."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from kai_py.api.choices import Subject
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Taint
 from kai_py.api.times import format_time
 from kai_py.cli.explanation_text import described
+from kai_py.commit.event_writer import GANG, QUEUE
 from kai_py.config import Configuration
+from kai_py.observe.event_history import ClusterEvent, InvolvedObject
 from kai_py.observe.explanation import Explainer
 from kai_py.plan.plan import Plan
 from kai_py.simulate.advisor import explain_cluster
@@ -63,6 +68,30 @@ def test_a_gang_whose_pods_are_all_ending_is_terminating():
     assert (found.state, found.bound, found.terminating) == ("Terminating", 0, 1)
     text = described(found)
     assert "default/Job/train is terminating: 0 of 1 pod runs, 1 is ending" in text
+
+
+def test_a_deleted_gang_whose_last_pods_are_ending_is_deleted():
+    cluster = simulated(queue("team", 8), job("train", 1, "team"))
+    cluster.settle(30)
+    documents = [each for each in cluster.documents() if each["kind"] != "Job"]
+    [pod] = [each for each in documents if each["kind"] == "Pod"]
+    pod["metadata"] |= {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
+    placed = ClusterEvent(
+        metadata=ObjectMeta(annotations={GANG: "default/Job/train", QUEUE: "team"}),
+        involved_object=InvolvedObject("Pod", "default", pod["metadata"]["name"]),
+        reason="Scheduled",
+        event_time=datetime.fromtimestamp(NOW, UTC),
+    )
+    [found] = explain_cluster(
+        documents,
+        Configuration(),
+        now=NOW,
+        subject=Subject.JOB,
+        name="default/train",
+        events=[placed],
+    )
+    assert (found.state, found.queue) == ("Deleted", "team")
+    assert (found.message, len(found.history)) == ("its last pods are ending", 1)
 
 
 def test_a_gang_whose_workload_is_being_deleted_says_so():
