@@ -22,7 +22,7 @@ from kai_py.observe.explanation import DELETED, Explanation, QueueLevel
 from kai_py.observe.gang_state import NOT_PENDING
 from kai_py.observe.share_steps import format_amount
 from kai_py.observe.suggestion import Suggestion, Verb
-from kai_py.simulate.advisor import SearchReport
+from kai_py.simulate.explained_cluster import SearchReport
 
 MAX_NODES_SHOWN = 4
 UNFINISHED = "\nThe search for such changes was not finished in time; there may be more."

@@ -4,7 +4,7 @@ A simulation takes seconds of one core, and memory; in this process it would del
 other process is started for a question and ends with its answer, one at a time. Answers are cached
 for ``CACHE_SECONDS``, so that repeated questions cost nothing. After ``SEARCH_SECONDS`` the search
 for suggestions ends with those found so far; any answer that takes longer than ``TIMEOUT_SECONDS``
-is abandoned. Commands ask the same of a cluster that they have read as a whole (``explain``).
+is abandoned.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kai_py.api.choices import Subject
 from kai_py.api.sent_objects import decode_objects
 from kai_py.config import Configuration
-from kai_py.embedded.documents import is_deleting
 from kai_py.observe.http import Probes
 from kai_py.observe.suggestion import (
     InvalidQuestionError,
@@ -32,151 +31,13 @@ from kai_py.observe.suggestion import (
 )
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import AddObjects, ChangeError, ClusterChange
+from kai_py.simulate.explained_cluster import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document, read_objects
 from kai_py.simulate.what_if import Comparison, NodesNeeded, nodes_needed, what_if
 from kai_py.watch.client import Client
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
-
-from collections.abc import Iterable
-
-from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
-from kai_py.observe.explanation import (
-    NO_PODS,
-    OTHER_SCHEDULER,
-    Explanation,
-    explain_deleted,
-    explain_subject,
-)
-from kai_py.observe.gang_state import TERMINATING
-from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended, key_of
-from kai_py.simulate.refused_creations import with_refusals
-from kai_py.simulate.suggestions import suggest
-from kai_py.simulate.what_if import LoadedCluster
-from kai_py.snapshot.snapshot import Snapshot
-
-MAX_ADVISED = 3
-"""Most gangs of one answer for which suggestions are searched, the first ones."""
-
-
-def _ignore_explained(_found: list[Explanation]) -> None:
-    """Wait for the end of the search."""
-
-
-def _ignore_found(_gang: str, _suggestion: Suggestion) -> None:
-    """Wait for the end of the search."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchReport:
-    """Callbacks of a running search: the explanations first, then each suggestion."""
-
-    on_explained: Callable[[list[Explanation]], None] = _ignore_explained
-    on_found: Callable[[str, Suggestion], None] = _ignore_found
-
-
-def explain_cluster(
-    documents: Sequence[Document],
-    configuration: Configuration,
-    *,
-    now: float,
-    subject: Subject,
-    name: str,
-    with_suggestions: bool = True,
-    has_time: Callable[[], bool] = lambda: True,
-    events: Iterable[ClusterEvent] = (),
-    since: float = 0.0,
-    report: "SearchReport | None" = None,
-) -> list[Explanation]:
-    """Explain the gangs that ``name`` stands for, with suggestions for pending ones.
-
-    ``events`` report earlier decisions, of which those after ``since`` are included, and pods that
-    the API server refused. ``has_time`` is called
-    before every simulation; once it returns False the search ends with the suggestions found so
-    far. ``report`` gets the explanations before the search, and each suggestion as it is found.
-    """
-    report = report or SearchReport()
-    cluster = LoadedCluster(documents, configuration, now)
-    snapshot, plan, events = cluster.snapshot, cluster.plan(), tuple(events)
-    history = DecisionHistory(decisions_of_events(events), snapshot, plan)
-    found = explain_subject(
-        snapshot,
-        plan,
-        subject,
-        name,
-        decisions=history.decisions,
-        history=partial(history.about, since=since),
-    )
-    absent = explain_absent(documents, subject, name)
-    # In the simulation, controllers make the pods that the cluster's controllers could not make.
-    if absent is not None and (not found or not is_suspended(absent)):
-        found = [replace(absent, history=history.about(absent.gang, since=since))]
-    found = list(_with_deletions(documents, snapshot, _without_deleted(documents, snapshot, found)))
-    found = list(with_refusals(found, documents, events, now))
-    report.on_explained(found)
-    if with_suggestions and found and found[0].state in (OTHER_SCHEDULER, NO_PODS):
-        corrected = correct_absent(documents, cluster, cluster.settled(), found[0])
-        for each in corrected:
-            report.on_found(found[0].gang, each)
-        return [replace(found[0], suggestions=corrected), *found[1:]]
-    pending = {unplaced.gang for unplaced in plan.unplaced}
-    pending_keys = [each.gang for each in found if each.gang in pending]
-    advised = pending_keys[:MAX_ADVISED] if with_suggestions else []
-    if not advised:
-        return found
-    baseline = cluster.settled()
-    suggestions = {
-        key: suggest(
-            documents, cluster, baseline, key, has_time, on_found=partial(report.on_found, key)
-        )
-        for key in advised
-    }
-    unfinished = not has_time()
-    return [
-        replace(each, suggestions=suggestions[each.gang], is_search_unfinished=unfinished)
-        if each.gang in suggestions
-        else each
-        for each in found
-    ]
-
-
-def _without_deleted(
-    documents: Sequence[Document], snapshot: Snapshot, found: Iterable[Explanation]
-) -> Iterator[Explanation]:
-    """The explanations; gangs that end as their workload is gone are deleted ones."""
-    uids = {each["metadata"].get("uid") for each in documents}
-    kinds = {"Job", *(each["kind"] for each in documents)}
-    for each in found:
-        gang = snapshot.gangs.get(each.gang)
-        is_gone = gang is not None and gang.owner.kind in kinds and gang.owner.uid not in uids
-        if is_gone and each.state == TERMINATING and each.history:
-            deleted = explain_deleted(each.gang, each.history)
-            yield replace(deleted, message="its last pods are ending")
-        else:
-            yield each
-
-
-def _with_deletions(
-    documents: Sequence[Document], snapshot: Snapshot, found: Iterable[Explanation]
-) -> Iterator[Explanation]:
-    """The explanations; those of gangs with an owner that is being deleted begin with that."""
-    deleted = {
-        key_of(each): f"{each['kind']} {each['metadata']['name']} is being deleted"
-        for each in documents
-        if is_deleting(each) and each["kind"] != "Pod"
-    }
-    for each in found:
-        gang = snapshot.gangs.get(each.gang) if deleted else None
-        if gang is not None:
-            named = [(gang.owner.kind, gang.owner.name)]
-            named += (owner for member in gang.members for owner in member.workloads)
-            keys = (f"{gang.owner.namespace}/{kind}/{name}" for kind, name in named)
-            note = next((deleted[key] for key in keys if key in deleted), "")
-            yield replace(each, message=". ".join(filter(None, (note, each.message))))
-        else:
-            yield each
-
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import pytest
 
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.changes import ApplySteps
+from kai_py.simulate.explained_cluster import explain_cluster
 from tests.simulate.clusters import job, queue, running, simulated, template
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, InvolvedObject
 from kai_py.observe.explanation import Explainer
 from kai_py.plan.plan import Plan
-from kai_py.simulate.advisor import explain_cluster
+from kai_py.simulate.explained_cluster import explain_cluster
 from tests.simulate.clusters import NOW, job, queue, simulated
 from tests.support import scenario
 

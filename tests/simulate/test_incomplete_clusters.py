@@ -7,8 +7,8 @@ import pytest
 
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.changes import DrainNode
+from kai_py.simulate.explained_cluster import explain_cluster
 from kai_py.simulate.what_if import what_if
 from tests.simulate.clusters import NOW, job, priority_class, queue, simulated
 from tests.support.poison.fuzz import paths

@@ -8,7 +8,7 @@ from kai_py.api.choices import Subject
 from kai_py.api.records.core import ObjectMeta
 from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, InvolvedObject
-from kai_py.simulate.advisor import explain_cluster
+from kai_py.simulate.explained_cluster import explain_cluster
 from tests.simulate.clusters import NOW, job, queue, simulated
 
 QUOTA = 'pods "train-x" is forbidden: exceeded quota: team-gpus, requested: pods=1, used: pods=1'

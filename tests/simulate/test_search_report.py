@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
-from kai_py.simulate.advisor import SearchReport, explain_cluster
+from kai_py.simulate.explained_cluster import SearchReport, explain_cluster
 from tests.simulate.clusters import job, queue, simulated
 
 

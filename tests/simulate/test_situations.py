@@ -8,9 +8,9 @@ import pytest
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
 from kai_py.observe.explanation import NO_PODS
-from kai_py.simulate.advisor import explain_cluster
 from kai_py.simulate.changes import ApplySteps
 from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.explained_cluster import explain_cluster
 from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
 from tests.simulate.clusters import NOW

@@ -18,7 +18,7 @@ from kai_py.config import Configuration
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.plan.plan import Stage
-from kai_py.simulate.advisor import explain_cluster
+from kai_py.simulate.explained_cluster import explain_cluster
 from tests.cluster.fake_kubelet.nodes import FakeNode
 from tests.support.cluster.api import Api, ApiError
 from tests.support.cluster.clusters import Cluster
