@@ -1,13 +1,16 @@
 """Nothing in the scheduler's process grows with the number of pods that ever were."""
 
 import gc
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 
 import msgspec
 import pytest
 
+import kai_py
 from kai_py.api.records import interning
 from kai_py.dra import cluster_allocator, cluster_devices, device_kinds, spending
 from kai_py.dra.selectors import masks, table
@@ -44,11 +47,13 @@ WITHOUT_OUTSIDE_KEYS = {
     "_parser",
     "_queue_schema",
     "_schemas",
+    "_served_versions",
     "_shipped",
     "_shape",
     "_table",
     "_types",
     "device_environment",
+    "grouping",
     "parse_type",
     "shipped_rules",
 }
@@ -103,6 +108,10 @@ def test_no_container_grows_with_the_pods_that_ever_were(monkeypatch):
 
 
 def test_a_function_that_remembers_forgets_as_well():
+    # All modules, whatever other tests have imported.
+    for module in pkgutil.walk_packages(kai_py.__path__, "kai_py."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
     assert {name.rpartition(".")[2] for name in unbounded_caches()} <= WITHOUT_OUTSIDE_KEYS
 
 

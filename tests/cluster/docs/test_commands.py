@@ -43,6 +43,7 @@ from tests.support.cluster.manifests import (
     pod,
     pod_spec,
     queue,
+    replicated,
 )
 from tests.support.cluster.scheduling import Running, install_definitions, scheduling
 from tests.support.cluster.view import View
@@ -78,7 +79,7 @@ B200 = {
 }
 LISTED = {"apiVersion": "v1", "kind": "List", "items": [B200]}
 """What ``kubectl get … -o json`` prints."""
-PODS = 8
+PODS = 9
 ANSWERED = (0, 1)
 """Done, or: the answer is no."""
 
@@ -132,6 +133,7 @@ async def submit(cluster: Cluster) -> None:
         job("train", 2), job("larger-gang", 2), job("old", 1),
         claim("vllm-7d9f4c-x2k8p-gpu-q5tzn", gpu_request(**POOR)),
         pod("vllm", pod_spec(claim="vllm-7d9f4c-x2k8p-gpu-q5tzn")), pod("train-0"),
+        replicated("Deployment", "web", 1),
     )  # fmt: skip
     pretrain = await cluster.api.create(owner(TRAINING, "pretrain"))
     await cluster.submit(*owned(TRAINING, pretrain))
