@@ -129,7 +129,9 @@ def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> 
             METADATA,
             _binding_validations(),
         ),
-        *_policy(f"{name}-reservations", pods, others, METADATA, [_no_posing()]),
+        *_policy(
+            f"{name}-reservations", pods, others, METADATA, [_no_posing()], namespace=RESERVATION
+        ),
         *_policy(
             f"{name}-claims",
             [_rule("resource.k8s.io", ("resourceclaims",), "UPDATE")],
@@ -149,10 +151,17 @@ def _policy(
     condition: str,
     variables: Mapping[str, str],
     validations: list[Validation],
+    *,
+    namespace: str = "",
 ) -> list[Document]:
+    """``namespace``: the only one whose objects it is about; elsewhere nothing is evaluated."""
+    own = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     spec = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules},
+        "matchConstraints": {
+            "resourceRules": rules,
+            **({"namespaceSelector": own} if namespace else {}),
+        },
         "matchConditions": [{"name": "user", "expression": condition}],
         "variables": [{"name": key, "expression": text} for key, text in variables.items()],
         "validations": [
@@ -232,7 +241,7 @@ def _no_posing() -> Validation:
         for each in KAI_NAMESPACES
     )
     return (
-        f"object.metadata.namespace != '{RESERVATION}' || !({poses}) || {creators}",
+        f"!({poses}) || {creators}",
         f"only kai-py and KAI-Scheduler create pods with label app: {RESERVATION} in this "
         "namespace",
     )
