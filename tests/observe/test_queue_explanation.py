@@ -3,6 +3,8 @@
 The division of each level on the way to a queue, in the numbers of the cycle.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +56,12 @@ def test_a_max_is_what_would_change_it():
 def test_there_is_no_such_queue():
     world = cluster(node("a"), queue("own"), pod("waits", 1, queue="gone"))
     assert explain_queue(world.snapshot(), world.plan(), "gone") is None
+
+
+def test_a_queue_that_the_plan_sets_aside_is_not_called_deleted():
+    world = cluster(node("a", 8), queue("own", 2), pod("runs", 2, queue="own", node="a"))
+    plan = replace(world.plan(), queues=())
+    assert explain_queue(world.snapshot(), plan, "own") is None
 
 
 def test_a_deleted_queue_with_running_gangs_is_explained():
