@@ -198,13 +198,15 @@ class TenantReader:
             unreviewed = len(ordered[MAX_NAMESPACES:])
         seen = await self._queues(view, namespaces, may_see_all=queues)
         existing = frozenset(spec.name for spec in view.snapshot.queues)
+        named = named_queues(view, namespaces)
         return Visibility(
             namespaces=namespaces,
             queues=seen,
             nodes=nodes,
             hidden=known - namespaces,
             unreviewed=unreviewed,
-            hidden_queues=existing - seen - named_queues(view, namespaces),
+            hidden_queues=existing - seen - named,
+            missing_queues=named - existing,
         )
 
     async def _with_pods(self, namespaces: Collection[str]) -> Iterable[str]:

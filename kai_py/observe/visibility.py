@@ -28,7 +28,8 @@ class Visibility:
 
     ``hidden``: the other namespaces that have gangs or claims. ``unreviewed``: how many of them
     were not looked at, because there are too many; they count as hidden. ``hidden_queues``: those
-    that texts do not name: neither seen nor named by an own gang.
+    that texts do not name: neither seen nor named by an own gang. ``missing_queues``: those that
+    own gangs name and that do not exist.
     """
 
     namespaces: frozenset[str]
@@ -37,6 +38,7 @@ class Visibility:
     hidden: frozenset[str] = field(default_factory=frozenset)
     unreviewed: int = 0
     hidden_queues: frozenset[str] = field(default_factory=frozenset)
+    missing_queues: frozenset[str] = field(default_factory=frozenset)
 
     def sees(self, key: str) -> bool:
         """Whether the gang, pod or claim NAMESPACE/… may be seen."""
@@ -62,7 +64,7 @@ class Visibility:
 
     def _field(self, name: str, value: Any) -> Any:
         if name in QUEUE_FIELDS and isinstance(value, str):
-            return value if value in self.queues else ""
+            return value if value in self.queues | self.missing_queues else ""
         return self.redacted(value)
 
     def _is_hidden(self, value: Any) -> bool:
@@ -83,14 +85,19 @@ def workload_namespaces(view: ClusterView) -> frozenset[str]:
 
 
 def own_queues(view: ClusterView, namespaces: Collection[str]) -> frozenset[str]:
-    """Queues that gangs of ``namespaces`` use, or that name one of them; none closed to them."""
+    """Queues that gangs of ``namespaces`` use, or that name one of them; none closed to them.
+
+    A queue that does not exist is used by gangs on nodes alone: it may have been closed to others.
+    """
     snapshot = view.snapshot
     access = QueueAccess(lambda: snapshot.queues, lambda: snapshot.namespaces)
     access.update()
+    existing = {spec.name for spec in snapshot.queues}
     used = {
         gang.queue
         for key, gang in snapshot.gangs.items()
         if (namespace := key.partition("/")[0]) in namespaces
+        and (gang.queue in existing or gang.bound)
         and access.accepts(gang.queue, namespace)
     }
     named = {

@@ -250,6 +250,21 @@ def test_naming_a_closed_queue_shows_none_of_it():
     assert named_queues(view, {"ml"}) == {"theirs", "company"}
 
 
+def test_naming_a_deleted_queue_shows_none_of_it():
+    world = scenario.cluster(
+        scenario.node("n", 8),
+        *moved([scenario.pod("runs", 1, queue="gone", node="n")], "vision"),
+        *moved([scenario.pod("sly", 1, queue="gone")], "ml"),
+    )
+    view = Shown(world.snapshot()).view
+    assert own_queues(view, {"ml"}) == set()
+    assert own_queues(view, {"vision"}) == {"gone"}
+    seen = Visibility(
+        frozenset({"ml"}), frozenset(), nodes=False, missing_queues=named_queues(view, {"ml"})
+    )
+    assert seen.redacted({"queue": "gone"}) == {"queue": "gone"}
+
+
 @pytest.mark.parametrize(
     ("path", "meant"),
     [
