@@ -7,16 +7,15 @@ two or three to find where the kind is served, and one per owner. An owner that 
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.owner_chain import (
     MAX_CHAIN_LENGTH,
     Absence,
     GroupKind,
+    KnownOwners,
     OwnerChain,
     OwnerObject,
     controlling_owner,
@@ -30,30 +29,6 @@ from kai_py.watch.resource import Kind
 
 CACHE_SECONDS = 30.0
 CACHE_SIZE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownOwners:
-    """The owners found above one pod, in the form that grouping reads."""
-
-    found: Mapping[str, OwnerObject | Absence]
-
-    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
-        return self.found.get(reference.uid, Absence.NOT_FOUND)
-
-    def namespace(self, _name: str) -> PartialObjectMetadata | None:
-        return None
-
-    def named(self, _collection: str, _namespace: str, _name: str) -> object | None:
-        return None
-
-    def child_groups(
-        self, _collection: str, _namespace: str, _parent: str
-    ) -> tuple[Unstructured, ...]:
-        return ()
-
-    def schedulers(self, _pod: Pod) -> tuple[str, ...]:
-        return ()
 
 
 @dataclass
@@ -78,7 +53,7 @@ class OwnerLookup:
             if isinstance(owner, Absence):
                 break
             reference = controlling_owner(owner.metadata)
-        return owner_chain(pod, _KnownOwners(found))
+        return owner_chain(pod, KnownOwners(found, Absence.NOT_FOUND))
 
     async def _owner(self, reference: OwnerReference, namespace: str) -> OwnerObject | Absence:
         key = namespace, reference

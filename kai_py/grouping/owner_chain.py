@@ -11,6 +11,8 @@ keeps. An object that is missing is an ``Absence``, which says whether it may st
 grouped again when such an object, or its kind, appears.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -71,6 +73,48 @@ class Owners(Protocol):
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name, in order."""
+
+
+def _no_object(_collection: str, _namespace: str, _name: str) -> object | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOwners:
+    """Owners of which only a few objects can be read, and no namespace.
+
+    ``found``: by uid; of others it is known that they are ``missing``. ``find_named``: reads an
+    object by its collection, namespace and name.
+    """
+
+    found: Mapping[str, OwnerObject | Absence] = field(default_factory=dict)
+    missing: Absence = Absence.UNREADABLE
+    find_named: Callable[[str, str, str], object | None] = _no_object
+
+    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
+        """The object that ``reference`` points to."""
+        return self.found.get(reference.uid, self.missing)
+
+    def namespace(self, name: str) -> PartialObjectMetadata | None:
+        """No namespace."""
+        del name
+        return None
+
+    def named(self, collection: str, namespace: str, name: str) -> object | None:
+        """An object that another one names."""
+        return self.find_named(collection, namespace, name)
+
+    def child_groups(
+        self, collection: str, namespace: str, parent: str
+    ) -> tuple[Unstructured, ...]:
+        """No groups."""
+        del collection, namespace, parent
+        return ()
+
+    def schedulers(self, pod: Pod) -> tuple[str, ...]:
+        """No schedulers."""
+        del pod
+        return ()
 
 
 def kind_of(reference: OwnerReference) -> GroupKind:

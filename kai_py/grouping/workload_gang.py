@@ -5,48 +5,20 @@ rules for the kind say all the same which gang its pods will be, or what keeps t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
 from kai_py.api.phrases import count_of
-from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
-from kai_py.api.records.unstructured import Unstructured, mappings_in
+from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
+from kai_py.api.records.unstructured import mappings_in
 from kai_py.grouping.gang import GangSpec, Subgroup
-from kai_py.grouping.owner_chain import Absence, OwnerObject, Owners
+from kai_py.grouping.owner_chain import KnownOwners, OwnerObject, Owners
 
 Identify = Callable[[Pod, Owners], GangSpec]
 UID = "workload"
 MAX_PARTS = 8
 """Subgroups that a sentence lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class _OneWorkload:
-    """Owners of which only the workload itself can be read."""
-
-    workload: OwnerObject
-
-    def owner(self, reference: OwnerReference) -> OwnerObject | Absence:
-        return self.workload if reference.uid == UID else Absence.UNREADABLE
-
-    def namespace(self, name: str) -> PartialObjectMetadata | None:
-        del name
-        return None
-
-    def named(self, collection: str, namespace: str, name: str) -> object | None:
-        del collection, namespace, name
-        return None
-
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
-        del collection, namespace, parent
-        return ()
-
-    def schedulers(self, pod: Pod) -> tuple[str, ...]:
-        del pod
-        return ()
 
 
 def gang_of_workload(
@@ -72,7 +44,7 @@ def gang_of_workload(
             template, name=meta.name, namespace=meta.namespace, owner_references=(reference,)
         )
     )
-    spec = identify(pod, _OneWorkload(workload))
+    spec = identify(pod, KnownOwners({UID: workload}))
     if spec.owner.uid != UID:
         return None
     place = f"{kind} {meta.namespace}/{meta.name}: "

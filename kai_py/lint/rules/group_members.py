@@ -5,16 +5,16 @@ Groups are those among the manifests, in any scheduler's API; others are unknown
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 
 from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath
-from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
+from kai_py.api.records.core import Pod
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup
-from kai_py.api.records.unstructured import Unstructured, unstructured
+from kai_py.api.records.unstructured import unstructured
 from kai_py.dialects.kai.pod_groups import POD_GROUP_COLLECTION
-from kai_py.grouping.owner_chain import Absence
+from kai_py.grouping.owner_chain import KnownOwners
 from kai_py.lint.manifest import Finding, Manifest, ManifestSet, mapping_at, walk
 from kai_py.lint.rules.references import DEFAULT_NAMESPACE
 from kai_py.lint.rules.workloads import grouping
@@ -22,7 +22,7 @@ from kai_py.lint.rules.workloads import grouping
 
 def subgroups(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     """A pod that names a group among the manifests names a subgroup that this group has."""
-    groups = _Groups(manifests)
+    groups = KnownOwners(find_named=partial(_group, manifests))
     for path, template in _templates(manifest):
         metadata = mapping_at(template, "metadata")
         marks = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
@@ -44,40 +44,16 @@ def _templates(manifest: Manifest) -> Iterator[tuple[FieldPath, LineMapping]]:
             yield path, value
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Owners of which only objects among the manifests can be read, by name."""
-
-    manifests: ManifestSet
-
-    def owner(self, reference: OwnerReference) -> Absence:
-        del reference
-        return Absence.UNREADABLE
-
-    def namespace(self, name: str) -> PartialObjectMetadata | None:
-        del name
-        return None
-
-    def named(self, collection: str, namespace: str, name: str) -> object | None:
-        plural, _, group = collection.partition(".")
-        for each in self.manifests.manifests:
-            if (
-                (each.group, each.name) == (group, name)
-                and f"{each.kind.lower()}s" == plural
-                and namespace in ("", each.namespace or DEFAULT_NAMESPACE)
-            ):
-                return _record(each, collection, namespace)
-        return None
-
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
-        del collection, namespace, parent
-        return ()
-
-    def schedulers(self, pod: Pod) -> tuple[str, ...]:
-        del pod
-        return ()
+def _group(manifests: ManifestSet, collection: str, namespace: str, name: str) -> object | None:
+    plural, _, group = collection.partition(".")
+    for each in manifests.manifests:
+        if (
+            (each.group, each.name) == (group, name)
+            and f"{each.kind.lower()}s" == plural
+            and namespace in ("", each.namespace or DEFAULT_NAMESPACE)
+        ):
+            return _record(each, collection, namespace)
+    return None
 
 
 def _record(manifest: Manifest, collection: str, namespace: str) -> object:
