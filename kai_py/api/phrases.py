@@ -11,6 +11,11 @@ def count_of(number: float, noun: str) -> str:
     return f"{number:,.10g} {noun}" if number == 1 else f"{number:,.10g} {noun}s"
 
 
+def is_or_are(number: float) -> str:
+    """The verb after so many things."""
+    return "is" if number == 1 else "are"
+
+
 def first_of(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """The first ``most`` names and how many others there are: ``a, b and 3 more``."""
     others = len(names) - most

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import typer
 
-from kai_py.api.phrases import count_of
+from kai_py.api.phrases import count_of, is_or_are
 from kai_py.cli.output import print_table, say
 from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
@@ -113,9 +113,7 @@ def _pods_text(explanation: Explanation) -> str:
     if explanation.starting:
         runs = f"{bound} ({explanation.starting} not started yet)"
     if explanation.terminating:
-        runs += (
-            f", {explanation.terminating} {'is' if explanation.terminating == 1 else 'are'} ending"
-        )
+        runs += f", {explanation.terminating} {is_or_are(explanation.terminating)} ending"
     pods = count_of(explanation.pods, "pod")
     return f": {explanation.bound} of {pods} {runs}, minMember is {explanation.min_members}"
 

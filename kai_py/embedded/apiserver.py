@@ -276,11 +276,13 @@ def _without_null_fields(resource: ServedResource, document: Json) -> Json:
     """
     if not resource.custom and resource.group != CLAIMS.group:
         return cast("Json", without_nulls(document))
-    new: Json = {key: value for key, value in clone(document).items() if value is not None}
-    if not resource.custom:
-        new = with_typed_nulls(new)
+    new: Json = (
+        {key: clone(value) for key, value in document.items() if value is not None}
+        if resource.custom
+        else with_typed_nulls(document)
+    )
     if "metadata" in new:
-        new["metadata"] = without_nulls(new["metadata"])
+        new["metadata"] = without_nulls(document["metadata"])
     return new
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 
 from kai_py.api.choices import Subject
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.phrases import count_of
+from kai_py.api.phrases import count_of, is_or_are
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision
@@ -224,8 +224,9 @@ class Explainer:
             return self._notes[gang.key]
         evicted = self._evicted.get(gang.key)
         if evicted:
-            verb = "is" if len(evicted) == 1 else "are"
-            return f"{count_of(len(evicted), 'pod')} {verb} being evicted: {evicted[0].reason}"
+            pods = len(evicted)
+            reason = evicted[0].reason
+            return f"{count_of(pods, 'pod')} {is_or_are(pods)} being evicted: {reason}"
         gone = {
             member.node: self._lost[member.node]
             for member in gang.bound

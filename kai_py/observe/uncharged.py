@@ -6,7 +6,7 @@ Their pods run on, outside all shares and limits. O(pods).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kai_py.api.phrases import count_of
+from kai_py.api.phrases import count_of, is_or_are
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -19,9 +19,8 @@ class Uncharged:
 
     @property
     def _counted(self) -> str:
-        verb = "is" if self.gangs == 1 else "are"
         gangs, pods = count_of(self.gangs, "gang"), count_of(self.pods, "pod")
-        return f"{gangs} with {pods} on nodes {verb} charged to no queue"
+        return f"{gangs} with {pods} on nodes {is_or_are(self.gangs)} charged to no queue"
 
     def of_missing(self, queue: str) -> str:
         """The problem of a queue that does not exist."""

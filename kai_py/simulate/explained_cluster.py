@@ -127,6 +127,7 @@ def _without_deleted(
 ) -> Iterator[Explanation]:
     """The explanations; gangs that end as their workload is gone are deleted ones."""
     uids = {each["metadata"].get("uid") for each in documents}
+    # Owners of a kind of which none was read may exist; Jobs are always read.
     kinds = {"Job", *(each["kind"] for each in documents)}
     for each in found:
         gang = snapshot.gangs.get(each.gang)

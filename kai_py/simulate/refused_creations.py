@@ -25,18 +25,15 @@ def with_refusals(
     now: float,
 ) -> Iterator[Explanation]:
     """The explanations; those of gangs that lack pods end with the last refusal of one."""
-    refusals = sorted(
-        (
-            (event.last_seen, event)
-            for event in events
-            if event.reason == FAILED_CREATE and now - event.last_seen <= RECENT_SECONDS
-        ),
-        key=lambda each: (each[0], each[1].message),
+    recent = (
+        each
+        for each in events
+        if each.reason == FAILED_CREATE and now - each.last_seen <= RECENT_SECONDS
     )
     last = {
         f"{event.involved_object.namespace}/{event.involved_object.kind}/"
         f"{event.involved_object.name}": event.message.removeprefix(PREFIX)
-        for _, event in refusals
+        for event in sorted(recent, key=lambda each: (each.last_seen, each.message))
     }
     for each in found:
         if each.state in INCOMPLETE and last:

@@ -8,7 +8,7 @@ rules.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kai_py.api.phrases import count_of
+from kai_py.api.phrases import count_of, is_or_are
 from kai_py.plan.observations import GangStarting
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
@@ -100,8 +100,7 @@ def _causes(state: CycleState, gang: Gang) -> str:
             counts[cause] += 1
             first.setdefault(cause, f"pod {member.pod.name} on node {member.node}")
     unready = sum(member.pod.uid in starting for member in gang.bound)
-    are = "is" if unready == 1 else "are"
-    total = f"{unready} of {count_of(len(gang.bound), 'pod')} {are} not ready"
+    total = f"{unready} of {count_of(len(gang.bound), 'pod')} {is_or_are(unready)} not ready"
     if not counts:
         return f"{total} {PENDING_START}"
     listed = [f"{cause}, {first[cause]}" for cause, _ in counts.most_common(MAX_CAUSES)]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
-from kai_py.api.phrases import count_of
+from kai_py.api.phrases import count_of, is_or_are
 from kai_py.plan.plan import Protection, Shortage, Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
@@ -190,8 +190,9 @@ def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Uns
 
     ``replicas``: how many of the gang's pods would fit there; if enough, the stage is RESERVED.
     """
-    are = "is" if nodes == 1 else "are"
-    note = f"{count_of(nodes, 'node')} {are} reserved for gangs that have waited longer"
+    note = (
+        f"{count_of(nodes, 'node')} {is_or_are(nodes)} reserved for gangs that have waited longer"
+    )
     shortage = reason.shortage
     reserved = shortage is not None and shortage.found + replicas >= shortage.needed
     stage = Stage.RESERVED if reserved else reason.stage
@@ -220,7 +221,7 @@ def with_refusals(reason: Unschedulable, gang: Gang) -> Unschedulable:
         for each in gang.refusals[:MAX_REFUSALS_SHOWN]
     ]
     more = len(gang.refusals) - len(listed)
-    listed += [f"so {'is' if more == 1 else 'are'} {count_of(more, 'more node')}"] if more else []
+    listed += [f"so {is_or_are(more)} {count_of(more, 'more node')}"] if more else []
     return reason.with_clause("; ".join(listed))
 
 

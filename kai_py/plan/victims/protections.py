@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import structs
 
-from kai_py.api.phrases import count_of
+from kai_py.api.phrases import count_of, is_or_are
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.placement.shape_groups import by_shape
@@ -94,8 +94,7 @@ def _with_protections(
 ) -> Unschedulable:
     listed = "; ".join(each.message for each in found[:MAX_QUEUES_LISTED])
     others = len(found) - MAX_QUEUES_LISTED
-    are = "is" if others == 1 else "are"
-    more = f"; {count_of(others, 'more queue')} {are} protected" if others > 0 else ""
+    more = f"; {count_of(others, 'more queue')} {is_or_are(others)} protected" if others > 0 else ""
     noted = reason.with_sentence(f"No preemption victims: {listed}{more}.")
     return structs.replace(noted, stage=stage, protections=found)
 
