@@ -13,15 +13,14 @@ older, then by name.
 So starved queues come before those that borrow, guarantees before priorities, and among equals the
 one with the smallest part of its share (dominant resource fairness; Ghodsi et al., NSDI 2011). Keys
 of one queue do not depend on other queues: the order is total, and a change of one queue moves only
-that queue and its ancestors. Victims are taken in the reverse order, with what was already taken
-from a queue as ``released``. In the tree an inner queue competes with the gang of the best of its
-children.
+that queue and its ancestors. Victims are taken in the reverse order (``victim_queue_order``), with
+what was already taken from a queue as ``released``. In the tree an inner queue competes with the
+gang of the best of its children.
 
 ``QueueOrder`` keeps this order up to date while a cycle places gangs: every inner queue (and the
 cluster) has a heap of its children by key. A change of one leaf gives new keys only to the leaf and
 its ancestors. Outdated heap entries are dropped when they surface. O(depth x (resources + log
-siblings)) per change, O(1) to read. Reversed, it gives the next queue to take victims from: its
-units request nothing, and what was already taken from a queue counts as released.
+siblings)) per change, O(1) to read.
 
 Inside a queue the gang with the smaller key goes first:
 
@@ -37,7 +36,7 @@ gang heads two cycles with the same search, and every gang has its turn however 
 """
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -122,23 +121,10 @@ class QueueOrder:
     Reads ``usage.allocated`` whenever a leaf is updated; entitlements are read once.
     """
 
-    def __init__(
-        self,
-        usage: QueueUsage,
-        rules: FairnessRules,
-        *,
-        reverse: bool = False,
-        reclaimer_request: Floats | None = None,
-    ) -> None:
-        """``reverse``: the order in which victims are taken from queues.
-
-        ``reclaimer_request`` (resources,): what these victims are taken for. In the native profile
-        a queue is then over its share if it still is so, without what was released, in a resource
-        that the reclaimer requests.
-        """
+    def __init__(self, usage: QueueUsage, rules: FairnessRules) -> None:
+        """No leaf has a gang yet."""
         queues = usage.queues
         self._usage, self._rules = usage, rules
-        self._sign = -1 if reverse else 1
         self._compares_all = rules.compared_resources is ComparedResources.ALL
         self._bounds = usage.bounds_by_queue
         self._tie_breakers = usage.tie_breakers_by_queue
@@ -147,35 +133,8 @@ class QueueOrder:
         self._request: dict[int, list[float]] = {}
         self._last_update: dict[int, tuple[list[float] | None, list[list[float]]]] = {}
         self._first_leaf: dict[int, int] = {}
-        self._released: dict[int, list[float]] = {}
-        self._zeros = [0.0] * len(usage.total)
-        self._reclaimer_request: list[float] | None = None
-        if reclaimer_request is not None and not self._compares_all:
-            self._reclaimer_request = reclaimer_request.tolist()
         self._version = [0] * len(queues)
         self._heaps: dict[int, list[tuple[QueueKey, int, int]]] = {}
-
-    def start(self, leaves: Iterable[int]) -> None:
-        """Give each of ``leaves`` a next gang that requests nothing; before any ``update``.
-
-        As ``update`` would, but in arrays: O(queues x (resources + depth)).
-        """
-        ancestry = self._usage.queues.ancestry
-        for leaf in leaves:
-            self._request[leaf] = self._zeros
-            self._first_leaf[leaf] = leaf
-        involved = sorted({each for leaf in self._request for each in ancestry[leaf]})
-        at, nothing = np.array(involved, np.int32), np.zeros((len(self._zeros), len(involved)))
-        compared = np.array(self._reclaimer_request or self._zeros) > 0
-        keys = self._sign * order_keys(self._usage, at, nothing, self._rules, compared=compared)
-        for key, queue in zip(map(tuple, keys.T.tolist()), involved, strict=True):
-            entry = key, queue, self._version[queue]
-            self._heaps.setdefault(self._parent[queue], []).append(entry)
-        for heap in self._heaps.values():
-            heapq.heapify(heap)
-        for queue in sorted(involved, key=lambda each: len(ancestry[each]), reverse=True):
-            if queue not in self._first_leaf:
-                self._first_leaf[queue] = self._first_leaf[self._heaps[queue][0][1]]
 
     def update(self, leaf: int, request: Floats | None) -> None:
         """Set the ``request`` (resources,) of the next gang of ``leaf``, or None for no gang.
@@ -199,16 +158,6 @@ class QueueOrder:
             self._push(queue, first)
             queue = self._parent[queue]
             first = self._first_in(queue)
-
-    def release(self, leaf: int, amount: Floats) -> None:
-        """Count ``amount`` (resources,) as taken from ``leaf``; call ``update`` afterwards."""
-        self._last_update.pop(leaf, None)
-        queue = leaf
-        while queue != CLUSTER:
-            before = self._released.get(queue, self._zeros)
-            pairs = zip(before, amount.tolist(), strict=True)
-            self._released[queue] = [old + new for old, new in pairs]
-            queue = self._parent[queue]
 
     def first(self) -> int | None:
         """The leaf whose gang comes next; None where no leaf has one."""
@@ -235,38 +184,26 @@ class QueueOrder:
         over = beyond = uses_none = False
         over_all, with_gang, without = True, 0.0, 0.0
         allocated_amounts = self._usage.allocated[:, queue].tolist()
-        released_amounts = self._released.get(queue, self._zeros)
-        compared = request if self._reclaimer_request is None else self._reclaimer_request
-        rows = zip(
-            allocated_amounts,
-            request,
-            compared,
-            released_amounts,
-            self._bounds[queue],
-            strict=True,
-        )
-        for allocated, requested, decides, released, bounds in rows:
+        rows = zip(allocated_amounts, request, self._bounds[queue], strict=True)
+        for allocated, requested, bounds in rows:
             fair, deserved, allocatable, bound, has_weight = bounds
             after = allocated + requested
-            gone = 0.0 if self._reclaimer_request is None else released
-            if allocated - gone <= fair:
+            if allocated <= fair:
                 over_all = False
-            elif self._compares_all or decides > 0:
+            elif self._compares_all or requested > 0:
                 over = True
-            if after - gone > deserved and (self._compares_all or decides > 0):
+            if after > deserved and (self._compares_all or requested > 0):
                 beyond = True
                 over = over or not has_weight
             if allocatable == 0 and after > 0:
                 uses_none = True
-            left = after - released
-            with_part = left / bound if bound > 0 else left * NO_SHARE_PENALTY
+            with_part = after / bound if bound > 0 else after * NO_SHARE_PENALTY
             part = allocated / bound if bound > 0 else allocated * NO_SHARE_PENALTY
             with_gang = max(with_gang, with_part)
             without = max(without, part)
         is_over = over_all if self._compares_all else over
         tie_breakers = self._tie_breakers[queue]
-        key = (is_over, beyond, self._priority[queue], uses_none, with_gang, without, *tie_breakers)
-        return key if self._sign > 0 else tuple(-value for value in key)
+        return is_over, beyond, self._priority[queue], uses_none, with_gang, without, *tie_breakers
 
 
 GangKey = tuple[float, int, float, str]

@@ -47,19 +47,17 @@ def first(standing, ask, rules=NATIVE):
     return None if leaf is None else queues.names[leaf]
 
 
-def next_queue(standing, request, waiting, rules, released=None):
+def next_queue(standing, request, waiting, rules):
     """The leaf whose gang comes next, or None where no queue has any.
 
     ``waiting`` (queues,) marks the leaves with a gang, ``request`` (resources, queues) what it asks
-    for, ``released`` (resources, queues) what was taken from the queues already. One vectorised
-    pass over the tree; ``QueueLine`` does the same step by step.
+    for. One vectorised pass over the tree; ``QueueOrder`` does the same step by step.
     """
     queues = standing.queues
     leaf = np.where(waiting, np.arange(len(queues)), -1)
     for level in reversed(list(queues.levels())):
         at = np.flatnonzero(leaf[level] >= 0).astype(np.int32) + level.start
-        taken = None if released is None else released[:, at]
-        keys = order_keys(standing, at, request[:, leaf[at]], rules, taken)
+        keys = order_keys(standing, at, request[:, leaf[at]], rules)
         parent = queues.parent[at]
         order = np.lexsort((*keys[::-1], parent))
         best = order[np.unique(parent[order], return_index=True)[1]]
@@ -227,7 +225,7 @@ def scenes(draw):
     standing = stand(specs, draw(rows), draw(rows))
     leaves = np.flatnonzero(standing.queues.is_leaf).tolist()
     gang = st.one_of(st.none(), amounts)
-    steps = st.lists(st.tuples(st.sampled_from(leaves), gang, amounts, amounts), max_size=12)
+    steps = st.lists(st.tuples(st.sampled_from(leaves), gang, amounts), max_size=12)
     return standing, draw(steps)
 
 
@@ -236,44 +234,14 @@ def test_line_equals_sorting_again_after_every_change(scene, rules):
     standing, steps = scene
     line = QueueOrder(standing, rules)
     waiting = np.zeros(len(standing.queues), bool)
-    request, released = np.zeros((2, *standing.allocated.shape))
-    for leaf, size, started, taken in steps:
+    request = np.zeros(standing.allocated.shape)
+    for leaf, size, started in steps:
         line_of = standing.queues.ancestors(leaf)
         standing.allocated[:, line_of] += np.array(started, np.float64)[:, None]
-        released[:, line_of] += np.array(taken, np.float64)[:, None]
-        line.release(leaf, np.array(taken, np.float64))
         waiting[leaf] = size is not None
         request[:, leaf] = size or 0
         line.update(leaf, None if size is None else request[:, leaf])
-        assert line.first() == next_queue(standing, request, waiting, rules, released)
-
-
-SOME = st.sampled_from([(0, 1), (1, 0), (1, 1)])
-
-
-@given(scenes(), st.sampled_from([NATIVE, KAI]), SOME, st.sets(st.integers(0, 7), max_size=2))
-def test_starting_with_many_queues_equals_updating_each(scene, rules, request, left_out):
-    standing, steps = scene
-    nothing, for_request = np.zeros(2), np.array(request, np.float64)
-    leaves = [at for at in np.flatnonzero(standing.queues.is_leaf).tolist() if at not in left_out]
-    started, updated = (
-        QueueOrder(standing, rules, reverse=True, reclaimer_request=for_request) for _ in range(2)
-    )
-    started.start(leaves)
-    for leaf in leaves:
-        updated.update(leaf, nothing)
-    assert started.first() == updated.first()
-    for leaf, size, _, taken in steps:
-        if leaf not in leaves:
-            continue
-        for order in (started, updated):
-            order.release(leaf, np.array(taken, np.float64))
-            order.update(leaf, None if size is None else nothing)
-        assert started.first() == updated.first()
-    while (leaf := started.first()) is not None:
-        assert leaf == updated.first()
-        for order in (started, updated):
-            order.update(leaf, None)
+        assert line.first() == next_queue(standing, request, waiting, rules)
 
 
 def test_thousands_of_steps_in_milliseconds():

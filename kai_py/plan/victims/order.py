@@ -3,9 +3,9 @@
 Inside a queue, the first difference decides: gangs that were evicted often come last, then low
 priority first, elastic pods before minMember sets, least lost work first, youngest first. Where
 lost work does not count, only priority, elastic pods and age decide. Between queues it is the
-reverse of the order in which queues place their gangs (``policy.queue_order``): the queue that has
-most of what it is entitled to, the most saturated one, comes first. A unit counts as evicted as
-soon as the search has taken it, so that queues end up equally saturated.
+reverse of the order in which queues place their gangs (``policy.victim_queue_order``): the queue
+that has most of what it is entitled to, the most saturated one, comes first. A unit counts as
+evicted as soon as the search has taken it, so that queues end up equally saturated.
 
 Units are generated one by one, as a search stops when it has enough of them. Building a queue's
 units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
@@ -14,14 +14,12 @@ units costs O(gangs log gangs) once per action, taking the next O(depth x siblin
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 
-import numpy as np
-
 from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit, keeping_protected, victim_units
-from kai_py.policy.queue_order import QueueOrder
+from kai_py.policy.victim_queue_order import VictimQueueOrder
 from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
@@ -169,19 +167,21 @@ def most_saturated_first(
     it was yielded; with ``evicted``, the caller evicts each before it takes the next, so what
     queues have allocated then counts.
     """
+    if len(queues) == 1:
+        yield from units_of(queues[0])
+        return
     quota = state.quota
-    order = QueueOrder(quota.usage, quota.rules, reverse=True, reclaimer_request=request)
-    order.start(queues)
-    nothing = np.zeros(len(quota.resources))
+    order = VictimQueueOrder(quota.usage, quota.rules, queues, request)
     units: dict[int, Iterator[VictimUnit]] = {}
     while (queue := order.first()) is not None:
         if queue not in units:
             units[queue] = units_of(queue)
         unit = next(units[queue], None)
         if unit is None:
-            order.update(queue, None)
+            order.remove(queue)
             continue
         yield unit
-        if not evicted:
+        if evicted:
+            order.update(queue)
+        else:
             order.release(queue, quota.cost_of(unit.members))
-        order.update(queue, nothing)
