@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from benchmarks.core.cluster import Cluster
 from benchmarks.core.objects import (
@@ -158,6 +159,27 @@ def reclaim_many(node_count: int) -> Callable[[int], Cluster]:
         works = running(gpus, count, "queue-0")
         works += [Work(name=f"job-{i}", queue="queue-1", number=gpus + i) for i in range(gpus)]
         queues = [queue("queue-0", 0, weight=0), queue("queue-1", gpus, weight=0)]
+        return Cluster(queues, nodes(count), objects_of(works))
+
+    return build
+
+
+def reclaim_nodes(node_count: int, jobs: int) -> Callable[[int], Cluster]:
+    """Jobs of one pod for a whole node reclaim it from one-GPU jobs of four queues."""
+
+    def build(factor: int) -> Cluster:
+        count = factor * node_count
+        gpus = NODE_GPUS * count
+        works = [
+            replace(each, queue=f"above-{number % 4}")
+            for number, each in enumerate(running(gpus, count, ""))
+        ]
+        works += [
+            Work(name=f"job-{i}", queue="below", gpus=8, number=gpus + i)
+            for i in range(factor * jobs)
+        ]
+        queues = [queue("below", gpus, weight=0)]
+        queues += [queue(f"above-{i}", 0, weight=0) for i in range(4)]
         return Cluster(queues, nodes(count), objects_of(works))
 
     return build

@@ -23,6 +23,7 @@ from benchmarks.core.problems import (
     reclaim_halves,
     reclaim_large,
     reclaim_many,
+    reclaim_nodes,
     shapes_in_queues,
     unschedulable,
     unschedulable_in_a_rack,
@@ -122,6 +123,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         title="reclaim by 20 pods with half a GPU from 3,200 others, 200 nodes",
         build=reclaim_halves(200, 20),
         outcome=won(20, 20),
+    ),
+    Scenario(
+        name="reclaim-nodes",
+        title="20 jobs of 1 × 8 reclaim from one-GPU jobs of four queues, 500 nodes",
+        build=reclaim_nodes(500, 20),
+        outcome=won(20, 160),
+        aim_ms=1000,
     ),
     Scenario(
         name="preempt-nodes",

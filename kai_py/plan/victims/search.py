@@ -108,7 +108,7 @@ class VictimSearch:
                 refused_sets.append((needed, refused))
             if not self._trials.refused_sets:
                 offered, again = tee(offered)
-                allowed = self._reduction.allowed(chain(selection.units, again))
+                allowed = self._reduction.allowed(chain(selection.units_read, again))
                 outcome = allowed and self._try_cheapest(allowed, allowed).outcome
                 if outcome in (SearchOutcome.PLACED, SearchOutcome.POSTPONED):
                     return outcome

@@ -7,6 +7,7 @@ costs O(pods of the unit); nothing is placed.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
@@ -15,6 +16,9 @@ from kai_py.plan.victims.units import VictimUnit, is_orphaned, pods_of
 from kai_py.policy.queue_usage import QuotaBound, exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 
+READ_AHEAD = 0.25
+"""How many candidates are counted at once, as a fraction of those that are selected."""
+
 
 class VictimSelection:
     """``units``: those selected for one request, in the order of the candidates."""
@@ -22,6 +26,7 @@ class VictimSelection:
     def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
         """Select nothing yet."""
         self.units: list[VictimUnit] = []
+        self._read_ahead: list[VictimUnit] = []
         self._poll = state.turns.watch.poll
         self._capacity_count = CapacityCount(state, gang, request.members)
         self._queue_limits = _QueueLimits(state, gang, request)
@@ -32,6 +37,11 @@ class VictimSelection:
     def is_enough(self) -> bool:
         """Whether, by counting, the request fits once the selected units are evicted."""
         return self._capacity_count.is_enough and self._queue_limits.within_limits
+
+    @property
+    def units_read(self) -> list[VictimUnit]:
+        """The units selected, and the candidates after them that were read already."""
+        return self.units + self._read_ahead
 
     @property
     def doubled(self) -> int:
@@ -46,33 +56,70 @@ class VictimSelection:
         """
         added = False
         while not (self.is_enough and len(self.units) >= min_units):
-            taken = self._next_units(candidates)
-            if not taken:
+            next_units = self._next_units(candidates)
+            if not next_units:
                 return added and self.is_enough
-            self.units += taken
-            self._capacity_count.release(pods_of(taken))
-            if not self._queue_limits.never_exceeded:
-                for unit in taken:
-                    self._queue_limits.release(unit, 1.0)
+            count = self._count_until_enough(next_units, min_units - len(self.units))
+            self.units += next_units[:count]
+            self._read_ahead = next_units[count:] + self._read_ahead
             added = True
         return True
 
     def _next_units(self, candidates: Iterator[VictimUnit]) -> list[VictimUnit]:
-        """The next unit, and further ones as long as even the most they can release is too little.
+        """The next candidates, as many as could be enough; empty if none is left.
 
-        Empty if no candidate is left.
+        At least ``READ_AHEAD`` of the number of those that are selected.
         """
-        taken: list[VictimUnit] = []
+        found: list[VictimUnit] = []
         missing = self._capacity_count.missing if self._queue_limits.never_exceeded else 0
-        self._poll()
-        for unit in candidates:
-            if not self._excluded or not self._is_excluded(unit):
-                taken.append(unit)
-                missing -= self._capacity_count.max_gained(unit.members)
-                if missing <= 0:
-                    break
+        least = max(1, int(len(self.units) * READ_AHEAD))
+        read, self._read_ahead = iter(self._read_ahead), []
+        for unit in chain(read, candidates):
             self._poll()
-        return taken
+            if self._excluded and self._is_excluded(unit):
+                continue
+            found.append(unit)
+            if missing > 0:
+                missing -= self._capacity_count.max_gained(unit.members)
+            if missing <= 0 and len(found) >= least:
+                break
+        self._read_ahead = list(read)
+        return found
+
+    def _count_until_enough(self, units: Sequence[VictimUnit], min_count: int) -> int:
+        """Count the shortest prefix of ``units`` as evicted that is enough, or all of them.
+
+        Returns its length, which is at least ``min_count``. By bisection, as evicting more units
+        never leaves less capacity: O(pods) for all steps together.
+        """
+        self._count_all(units, 1.0)
+        if not self.is_enough or len(units) == 1:
+            return len(units)
+        too_few, enough = max(0, min(min_count, len(units)) - 1), len(units)
+        counted = enough
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            self._count_between(units, counted, middle)
+            counted = middle
+            if self.is_enough:
+                enough = middle
+            else:
+                too_few = middle
+        self._count_between(units, counted, enough)
+        return enough
+
+    def _count_between(self, units: Sequence[VictimUnit], counted: int, count: int) -> None:
+        """Count the first ``count`` of ``units`` instead of the first ``counted``."""
+        if count < counted:
+            self._count_all(units[count:counted], -1.0)
+        else:
+            self._count_all(units[counted:count], 1.0)
+
+    def _count_all(self, units: Sequence[VictimUnit], sign: float) -> None:
+        self._capacity_count.release(pods_of(units), sign)
+        if not self._queue_limits.never_exceeded:
+            for unit in units:
+                self._queue_limits.release(unit, sign)
 
     def _is_excluded(self, unit: VictimUnit) -> bool:
         stays = self._excluded.get(unit.gang.key, ())

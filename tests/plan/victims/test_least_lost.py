@@ -11,7 +11,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.settings import CycleSettings
-from kai_py.plan.victims import reduction
+from kai_py.plan.victims import reduction, selection
 from kai_py.plan.victims.minimise import is_cheapest
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import LossRules
@@ -127,6 +127,22 @@ def test_victims_that_are_known_to_be_cheapest_are_those_of_a_whole_search(elast
         with patch.object(reduction, "is_cheapest", lambda *given: noted(known, *given)):
             assert repr(decide(*case)) == repr(expected), seed
     assert any(known)
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_victims_do_not_depend_on_how_many_candidates_are_counted_at_once(elastic):
+    evicted = 0
+    for seed in range(examples(120)):
+        chance = random.Random(seed)
+        nodes, victims = running(chance)
+        floors = [chance.randint(0, len(each[0])) for each in victims] if elastic else None
+        case = nodes, victims, chance.randint(1, 3), chance.randint(1, 3), floors
+        with patch.object(selection, "READ_AHEAD", 0.0):
+            expected = decide(*case)
+        with patch.object(selection, "READ_AHEAD", 5.0):
+            assert repr(decide(*case)) == repr(expected), seed
+        evicted += len(expected.evictions)
+    assert evicted
 
 
 def test_what_part_of_a_gang_costs_is_not_known_from_its_unit():
