@@ -159,9 +159,7 @@ def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> 
     needed = sum(by_kind, np.zeros(len(free)))
     if (free + FRACTION_TOLERANCE < needed).any():
         return False
-    uses = (use for member in request.members for use in member.shape.claims)
-    specs = [use.spec for use in uses if use.claim is None]
-    exceeded = bool(specs) and state.statement.devices.exceed_free(specs, Capacity.FUTURE_IDLE)
+    exceeded = state.statement.devices.exceed_free(request.members, Capacity.FUTURE_IDLE)
     return not (exceeded and state.keeps_devices)
 
 

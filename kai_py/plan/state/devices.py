@@ -250,10 +250,14 @@ class CycleDevices:
         """The spec by which claims with ``spec`` are allocated."""
         return self._narrowed.get(id(spec), spec)
 
-    def exceed_free(self, specs: Iterable[ResourceClaimSpec], capacity: Capacity) -> bool:
-        """Whether claims need more devices of a driver than are free, in whichever place."""
-        needed = map(self.narrowed_spec, specs)
-        return self._devices.free.are_exceeded_by(needed, self._states[capacity])
+    def exceed_free(self, members: Iterable[Member], capacity: Capacity) -> bool:
+        """Whether the claims of pods need more devices of a driver than are free, anywhere."""
+        uses = [use for member in members for use in member.shape.claims if not use.is_allocated]
+        named = {use.claim.metadata.uid: use for use in uses if use.claim is not None}
+        needed = [use for use in uses if use.claim is None]
+        needed += [use for uid, use in named.items() if uid not in self._allocations]
+        specs = (self.narrowed_spec(use.spec) for use in needed)
+        return self._devices.free.are_exceeded_by(specs, self._states[capacity])
 
     def _refund(
         self, own: Mapping[ClaimRef, ResourceClaimSpec], allocated: Sequence[ClaimAllocation]

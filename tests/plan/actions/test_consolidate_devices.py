@@ -20,6 +20,7 @@ from tests.support.scenario import (
     cluster,
     device_class,
     gpu_slice,
+    job,
     node,
     pod,
     queue,
@@ -55,7 +56,16 @@ def full(*pending):
     return [*hardware(2, 2), *held, *pending]
 
 
-@pytest.mark.parametrize("pending", [claiming_job("p", 1, queue="team"), asking("p", 2, 1)])
+def naming(claim_name, *pods, count=1):
+    """A Job whose pods all name one claim, which is not made from a template."""
+    owner = job("named", len(pods), "team")
+    named = (claiming(pod(p, 0, owner=owner), claim_name, template=False) for p in pods)
+    return [owner, claim(claim_name, count), *named]
+
+
+@pytest.mark.parametrize(
+    "pending", [claiming_job("p", 1, queue="team"), asking("p", 2, 1), naming("own", "p")]
+)
 def test_nothing_is_searched_for_where_all_devices_are_taken(pending):
     made, stages = searches(*full(*pending))
     assert made == 0
@@ -67,6 +77,12 @@ def test_one_is_free_and_two_are_needed():
     assert searches(*hardware(2, 2), *held, *claiming_job("p", 1, 2, queue="team"))[0] == 0
     fewer = [*hardware(2, 2), *held[:2]]
     plan = cluster(*fewer, *claiming_job("p", 1, 2, queue="team")).plan()
+    assert [each.action for each in plan.evictions] == [Action.CONSOLIDATE]
+
+
+def test_a_claim_of_two_pods_takes_its_devices_once():
+    held = [holder("h0", "n0", 0), holder("h1", "n1", 1)]
+    plan = cluster(*hardware(2, 2), *held, *naming("own", "p0", "p1", count=2)).plan()
     assert [each.action for each in plan.evictions] == [Action.CONSOLIDATE]
 
 
@@ -119,6 +135,8 @@ def worlds(draw):
             objects.append(holder(f"h{number}", f"n{row}", *devices, selector=own))
             number += 1
     pods, each = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    if draw(st.booleans()):
+        return [*objects, *naming("own", "p0", "p1", count=draw(st.integers(1, 3)))]
     return [*objects, *claiming_job("p", pods, each, queue="team")]
 
 
