@@ -51,7 +51,7 @@ from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.placeholders import is_placeholder
 from kai_py.snapshot.resources import Bools, Ints
-from kai_py.snapshot.shape import Shape
+from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -252,12 +252,18 @@ class CycleDevices:
 
     def exceed_free(self, members: Iterable[Member], capacity: Capacity) -> bool:
         """Whether the claims of pods need more devices of a driver than are free, anywhere."""
-        uses = [use for member in members for use in member.shape.claims if not use.is_allocated]
-        named = {use.claim.metadata.uid: use for use in uses if use.claim is not None}
-        needed = [use for use in uses if use.claim is None]
-        needed += [use for uid, use in named.items() if uid not in self._allocations]
-        specs = (self.narrowed_spec(use.spec) for use in needed)
+        uses = (use for member in members for use in member.shape.claims)
+        needed = [use for use in uses if self.is_unallocated(use)]
+        named = {use.claim.metadata.uid: use for use in needed if use.claim is not None}
+        once = [*(use for use in needed if use.claim is None), *named.values()]
+        specs = (self.narrowed_spec(use.spec) for use in once)
         return self._devices.free.are_exceeded_by(specs, self._states[capacity])
+
+    def is_unallocated(self, use: ClaimUse) -> bool:
+        """Whether no pod has devices by the claim yet, nor was placed with it in this cycle."""
+        if use.claim is None:
+            return True
+        return not use.is_allocated and use.claim.metadata.uid not in self._allocations
 
     def _refund(
         self, own: Mapping[ClaimRef, ResourceClaimSpec], allocated: Sequence[ClaimAllocation]

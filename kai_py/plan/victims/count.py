@@ -189,7 +189,7 @@ class ShapeCount:
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
         self._allocatable = nodes.allocatable
         # Of a shared claim one device may serve all pods: then only trial placements tell.
-        counts_devices = shape.needs_devices and not shape.shares_claims
+        counts_devices = shape.needs_devices and not (shape.shares_claims and self._count > 1)
         self._devices = group[0].charged_gpus if counts_devices else 0.0
         self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
@@ -203,7 +203,7 @@ class ShapeCount:
         self._shares_per_gpu: list[float] = _max_shares_per_gpu(state, shape)
         self._device_replicas: list[int] = []
         self._idle_devices: list[int] = []
-        self._whole = whole_devices(state, shape)
+        self._whole = whole_devices(state, group)
         if shape.needs_devices:
             found = self._count_device_replicas(state, shape)
             self._device_replicas, fitting = found.tolist(), np.minimum(fitting, found)
@@ -220,7 +220,8 @@ class ShapeCount:
         )
         if self._whole is None:
             return count(shape, count=self._count)
-        for_one = replace(shape, claims=(replace(shape.claims[0], spec=self._whole.for_one),))
+        use = replace(shape.claims[0], spec=self._whole.for_one, claim=None)
+        for_one = replace(shape, claims=(use,))
         idle = count(for_one, count=self._count * self._whole.per_claim)
         self._idle_devices = idle.tolist()
         return idle // self._whole.per_claim
@@ -337,11 +338,13 @@ def _max_shares_per_gpu(state: CycleState, shape: Shape) -> list[float]:
     return per_gpu
 
 
-def whole_devices(state: CycleState, shape: Shape) -> WholeDevices | None:
-    """The devices that each pod of ``shape`` needs if counting them is exact, else None."""
-    claims, devices = shape.claims, state.statement.devices
-    if len(claims) != 1 or claims[0].claim is not None or shape.extended.requests:
+def whole_devices(state: CycleState, group: Sequence[Member]) -> WholeDevices | None:
+    """The devices that each of these pods of one shape needs, if counting is exact, else None."""
+    claims, devices = group[0].shape.claims, state.statement.devices
+    if len(claims) != 1 or group[0].shape.extended.requests:
         return None
+    if claims[0].claim is not None and not (len(group) == 1 and devices.is_unallocated(claims[0])):
+        return None  # The first of several pods may get the devices for all.
     return devices.whole_claims.needed(devices.narrowed_spec(claims[0].spec))
 
 
@@ -352,7 +355,7 @@ def is_exact(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
         (len(members) == 1 or all(member.shape is shape for member in members))
         and not any(map(has_topology_constraint, gang.tree.children))
         and not state.statement.pod_rules.concern(shape)
-        and (not shape.has_claims or whole_devices(state, shape) is not None)
+        and (not shape.has_claims or whole_devices(state, members) is not None)
         and shape.gpu_share is None
         and not state.snapshot.gpu_sharing.rows.size
         and not state.statement.limits.refusing(shape)

@@ -49,14 +49,16 @@ def selector(product: str) -> str:
     return f'device.attributes["gpu.nvidia.com"].productName == "{product}"' if product else ""
 
 
-def waiting(pods: int, per_claim: int, product: str):
+def waiting(pods: int, per_claim: int, product: str, *, named: bool = False):
+    """A Job with a claim for each pod, made from a template, or ``named`` by the pod."""
     owner = job("high", pods, "team")
     yield owner
     for i in range(pods):
         name = f"high-{i}"
-        yield claim(f"{name}-gpu", per_claim, selector=selector(product), owner=name)
+        owned_by = "" if named else name
+        yield claim(f"{name}-gpu", per_claim, selector=selector(product), owner=owned_by)
         made = pod(name, 0, owner=owner, queue="team", priority=10, created=50)
-        yield claiming(made, f"{name}-gpu")
+        yield claiming(made, f"{name}-gpu", template=not named)
 
 
 def running(name: str, at: str, devices):
@@ -73,7 +75,10 @@ def running(name: str, at: str, devices):
 
 @st.composite
 def cases(draw):
-    """Products by node; (node, positions of devices) of each running pod; the request."""
+    """Products by node; (node, positions of devices) of each running pod; the request.
+
+    Only of a single pod is the claim that it names counted exactly.
+    """
     products = {
         f"n{i}": draw(st.lists(st.sampled_from([SMALL, LARGE]), min_size=1, max_size=4))
         for i in range(draw(st.integers(1, 3)))
@@ -91,10 +96,10 @@ def cases(draw):
         draw(st.integers(1, 3)),
         draw(st.sampled_from([ANY, SMALL, LARGE])),
     )
-    return products, runs, request
+    return products, runs, request, request[0] == 1 and draw(st.booleans())
 
 
-def world(products, runs, request):
+def world(products, runs, request, named):
     # Consolidation may move a pod that is no victim, to make way for one that is.
     actions = (Action.ALLOCATE, Action.PREEMPT)
     made = cluster(device_class(), queue("team", 64), actions=actions)
@@ -102,10 +107,10 @@ def world(products, runs, request):
         made.add(node(name, 0), mixed_slice(name, there))
     for number, (name, devices) in enumerate(runs):
         made.add(*running(f"low{number}", name, devices))
-    return made.add(*waiting(*request))
+    return made.add(*waiting(*request, named=named))
 
 
-def fits(products, runs, request, gone) -> bool:
+def fits(products, runs, request, named, gone) -> bool:
     pods, per_claim, product = request
     free = {name: dict(enumerate(there)) for name, there in products.items()}
     for number, (name, devices) in enumerate(runs):
@@ -119,7 +124,7 @@ def fits(products, runs, request, gone) -> bool:
 @settings(max_examples=examples(120), deadline=None, derandomize=True)
 @given(cases())
 def test_a_gang_starts_if_it_fits_and_every_victim_is_needed(case):
-    _, runs, request = case
+    _, runs, request, _ = case
     running_pods = {f"low{i}" for i in range(len(runs))}
     with patch.object(TrialPlacements, "fits", side_effect=AssertionError("counting is exact")):
         plan = world(*case).plan()
