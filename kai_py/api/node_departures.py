@@ -65,6 +65,10 @@ class NodeSignal(ApiModel):
             raise ValueError("effect belongs to a taint")
         return self
 
+    def counts(self, value: str, effect: str | None = "") -> bool:
+        """Whether a taint or label that it names signals this with its value and effect."""
+        return self.effect in ("", effect) and (not self.values or value in self.values)
+
 
 def _signals(stage: DepartureStage, field: str, *keys: str) -> tuple[NodeSignal, ...]:
     return tuple(NodeSignal.model_validate({field: key, "stage": stage}) for key in keys)

@@ -57,10 +57,9 @@ from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.subject import named
-from kai_py.simulate.absent_gangs import workload_named
+from kai_py.simulate.absent_gangs import why_outside, workload_named
 from kai_py.simulate.explained_cluster import SearchReport, explain_cluster
 from kai_py.simulate.objects import Document
-from kai_py.simulate.outside_objects import why_outside
 from kai_py.simulate.what_if import LoadedCluster
 
 

@@ -35,6 +35,7 @@ from kai_py.cli.scheduler_http import (
 )
 from kai_py.config import Configuration
 from kai_py.observe.share_steps import format_amount
+from kai_py.simulate.added_nodes import group_node, machine_group
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import (
     AddNodes,
@@ -44,7 +45,6 @@ from kai_py.simulate.changes import (
     UnknownNameError,
     node_pattern,
 )
-from kai_py.simulate.node_groups import group_node, machine_group
 from kai_py.simulate.objects import Document
 from kai_py.simulate.what_if import (
     Comparison,

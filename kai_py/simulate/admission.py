@@ -2,7 +2,8 @@
 
 The priority of pods and whether they may preempt follow from their PriorityClass, overhead and
 constraints on nodes from their RuntimeClass, and amounts that containers leave open from the
-LimitRanges of their namespace. The classes that Kubernetes and KAI install exist.
+LimitRanges of their namespace. The classes that Kubernetes and KAI install exist. In requests for
+devices, a count of 0 or an allocation mode that is empty or null is one that is not given.
 
 Refused are pods, objects of devices, budgets and PriorityClasses with errors. Objects with a
 resourceVersion come from an API server, which has accepted them. So do claims that are allocated:
@@ -24,6 +25,7 @@ from kai_py.embedded.in_process import DEFAULT_NAMESPACES, SYSTEM_PRIORITIES, In
 from kai_py.embedded.kinds.claims import (
     admin_access_errors,
     default_claim_spec,
+    default_device_request,
     validate_claim_spec,
 )
 from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
@@ -163,7 +165,7 @@ def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObj
     ``found``: as given, with a namespace where their kinds have one.
     """
     for key, document in found.items():
-        if key[:2] not in VALIDATE and key[:2] not in CLAIMS:
+        if key[:2] not in VALIDATE and key[:2] not in (CLAIM, TEMPLATE):
             continue
         if key.kind != "ResourceClaimTemplate" and document["metadata"].get("resourceVersion"):
             continue
@@ -235,4 +237,30 @@ VALIDATE: Mapping[tuple[str, str], Callable[[Document], list[FieldError]]] = {
     ("policy", "PodDisruptionBudget"): BUDGET_RULES.validate,
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS_RULES.validate,
 }
-CLAIMS = ((GROUP, "ResourceClaim"), (GROUP, "ResourceClaimTemplate"))
+CLAIM, TEMPLATE = (GROUP, "ResourceClaim"), (GROUP, "ResourceClaimTemplate")
+
+
+def default_requests(found: dict[ObjectKey, Document]) -> None:
+    """Replace claims and templates that were never applied by such with the defaults set.
+
+    What cannot be read is left to the decoder to refuse.
+    """
+    for key, document in found.items():
+        if key[:2] not in (CLAIM, TEMPLATE) or document["metadata"].get("resourceVersion"):
+            continue
+        completed = {**document, "spec": clone(document.get("spec"))}
+        try:
+            for request in _device_requests(key, completed):
+                default_device_request(request)
+        except (AttributeError, KeyError, TypeError):
+            continue
+        found[key] = completed
+
+
+def _device_requests(key: ObjectKey, document: Document) -> Iterator[Json]:
+    spec = document["spec"]["spec"] if key[:2] == TEMPLATE else document["spec"]
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        if request.get("firstAvailable"):
+            yield from request["firstAvailable"]
+        else:
+            yield request.get("exactly") or request  # in v1beta1 the request itself

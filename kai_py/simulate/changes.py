@@ -20,9 +20,8 @@ from kai_py.embedded.patches import apply_merge_patch
 from kai_py.embedded.resources import NODES, PODS, SLICES
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.policy.fit import UNSCHEDULABLE
-from kai_py.simulate.added_nodes import as_added
+from kai_py.simulate.added_nodes import as_added, group_node
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.node_groups import group_node
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.gangs import Gang
 

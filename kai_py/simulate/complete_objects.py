@@ -33,9 +33,9 @@ from kai_py.simulate.admission import (
     complete_group,
     complete_pod,
     create_surroundings,
+    default_requests,
     refused_objects,
 )
-from kai_py.simulate.claim_defaults import default_requests
 from kai_py.simulate.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document

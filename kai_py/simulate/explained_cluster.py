@@ -1,6 +1,8 @@
 """Explanations of the gangs of a cluster that was read as a whole, with suggestions.
 
-Commands ask for them (``explain``), and so does the advisor of a running scheduler.
+Commands ask for them (``explain``), and so does the advisor of a running scheduler. Events say why
+controllers could not create pods: a ResourceQuota, an admission webhook or a policy is named in the
+message of the refusal.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -10,7 +12,12 @@ from functools import partial
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
 from kai_py.embedded.documents import is_deleting
-from kai_py.observe.event_history import ClusterEvent, DecisionHistory, decisions_of_events
+from kai_py.observe.event_history import (
+    FAILED_CREATE,
+    ClusterEvent,
+    DecisionHistory,
+    decisions_of_events,
+)
 from kai_py.observe.explanation import (
     NO_PODS,
     OTHER_SCHEDULER,
@@ -20,15 +27,25 @@ from kai_py.observe.explanation import (
 )
 from kai_py.observe.gang_state import TERMINATING
 from kai_py.observe.suggestion import Suggestion
-from kai_py.simulate.absent_gangs import correct_absent, explain_absent, is_suspended, key_of
+from kai_py.plan.plan import Stage
+from kai_py.simulate.absent_gangs import (
+    correct_absent,
+    explain_absent,
+    is_suspended,
+    key_of,
+    objects_below,
+)
 from kai_py.simulate.objects import Document
-from kai_py.simulate.refused_creations import with_refusals
 from kai_py.simulate.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
 from kai_py.snapshot.snapshot import Snapshot
 
 MAX_ADVISED = 3
 """Most gangs of one answer for which suggestions are searched, the first ones."""
+INCOMPLETE = (Stage.BELOW_MIN_MEMBER.value, NO_PODS)
+RECENT_SECONDS = 900.0
+"""A controller tries again within ten minutes at most, so older refusals are over."""
+PREFIX = "Error creating: "
 
 
 def _ignore_explained(_found: list[Explanation]) -> None:
@@ -81,7 +98,7 @@ def explain_cluster(
         found = [replace(absent, history=about(absent.gang))]
     still_there = _without_deleted(documents, snapshot, found)
     noted = _with_deletions(documents, snapshot, still_there)
-    found = list(with_refusals(noted, documents, events, now))
+    found = list(_with_refusals(noted, documents, events, now))
     report.on_explained(found)
     if not with_suggestions:
         return found
@@ -158,3 +175,37 @@ def _with_deletions(
             yield replace(each, message=". ".join(filter(None, (note, each.message))))
         else:
             yield each
+
+
+def _with_refusals(
+    found: Iterable[Explanation],
+    documents: Sequence[Document],
+    events: Iterable[ClusterEvent],
+    now: float,
+) -> Iterator[Explanation]:
+    """The explanations; those of gangs that lack pods end with the last refusal of one."""
+    recent = (
+        each
+        for each in events
+        if each.reason == FAILED_CREATE and now - each.last_seen <= RECENT_SECONDS
+    )
+    last = {
+        f"{event.involved_object.namespace}/{event.involved_object.kind}/"
+        f"{event.involved_object.name}": event.message.removeprefix(PREFIX)
+        for event in sorted(recent, key=lambda each: (each.last_seen, each.message))
+    }
+    for each in found:
+        if each.state in INCOMPLETE and last:
+            refused = [last[name] for name in _owners(each.gang, documents) if name in last]
+            note = f"The API server refuses its pods: {refused[0]}" if refused else ""
+            yield replace(each, message=" ".join(filter(None, (each.message, note))))
+        else:
+            yield each
+
+
+def _owners(gang: str, documents: Sequence[Document]) -> Iterator[str]:
+    """Keys of the gang's workload and of the objects below it."""
+    workload = next((each for each in documents if key_of(each) == gang), None)
+    if workload is not None:
+        yield gang
+        yield from map(key_of, objects_below(documents, workload))

@@ -53,7 +53,7 @@ class DepartureSignals:
     def _found(self, node: Node) -> Iterator[Departure]:
         for taint in node.spec.taints:
             for each in self.taints.get(taint.key, ()):
-                if each.effect in ("", taint.effect) and _counts(each.values, taint.value):
+                if each.counts(taint.value, taint.effect):
                     yield Departure(each.stage, f"taint {taint.key}")
         for condition in node.status.conditions:
             for each in self.conditions.get(condition.type, ()):
@@ -63,12 +63,8 @@ class DepartureSignals:
             for key, signals in self.labels.items():
                 value = node.metadata.labels.get(key)
                 for each in signals if value is not None else ():
-                    if _counts(each.values, value or ""):
+                    if each.counts(value or ""):
                         yield Departure(each.stage, f"label {key}={value}")
-
-
-def _counts(values: tuple[str, ...], value: str) -> bool:
-    return not values or value in values
 
 
 BUILT_IN = DepartureSignals.of(DEFAULT_SIGNALS)
