@@ -1,10 +1,22 @@
-"""Rules on references to classes, claims and templates, and on API versions that are not served.
+"""Rules on references to other objects, and on API versions that are not served.
 
-Objects outside the manifests are unknown. Versions served are those of Kubernetes 1.36 by default.
+They refer to classes, claims and templates, and pods to subgroups of their group, in any
+scheduler's API. Objects outside the manifests are unknown. Versions served are those of Kubernetes
+1.36 by default.
 """
 
+import contextlib
 from collections.abc import Iterator
+from functools import partial
 
+from kai_py.api.manifests import LineMapping
+from kai_py.api.problems import FieldPath
+from kai_py.api.records.core import Pod
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.kai import KaiPodGroup
+from kai_py.api.records.unstructured import unstructured
+from kai_py.dialects.kai.pod_groups import POD_GROUP_COLLECTION
+from kai_py.grouping.owner_chain import KnownOwners
 from kai_py.lint.cel.published import DRIVER_OF_CLASS
 from kai_py.lint.manifest import (
     RESOURCE_GROUP,
@@ -14,9 +26,10 @@ from kai_py.lint.manifest import (
     mapping_at,
     mappings_at,
     text_at,
+    walk,
 )
 from kai_py.lint.rules.claims import spec_path
-from kai_py.lint.rules.workloads import pod_specs
+from kai_py.lint.rules.workloads import grouping, pod_specs
 
 _KINDS = {
     "resourceClaimName": "ResourceClaim",
@@ -151,3 +164,47 @@ def served_version(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
             fixed=True,
         )
         manifest.value["apiVersion"] = target
+
+
+def subgroups_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+    """A pod that names a group among the manifests names a subgroup that this group has."""
+    groups = KnownOwners(find_named=partial(_group, manifests))
+    for path, template in _templates(manifest):
+        metadata = mapping_at(template, "metadata")
+        marks = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
+        named = {"name": manifest.name, "namespace": manifest.namespace or DEFAULT_NAMESPACE}
+        group = mapping_at(template, "spec").get("schedulingGroup")
+        value = {"metadata": named | marks, "spec": {"schedulingGroup": group} if group else {}}
+        with contextlib.suppress(ValueError):  # values of other types are reported elsewhere
+            found = grouping().identify(convert_record(value, Pod), groups)
+            if found.pod_problem:
+                yield manifest.error(
+                    (*path, "metadata"), f"{found.pod_problem}; the pod stays pending until then"
+                )
+
+
+def _templates(manifest: Manifest) -> Iterator[tuple[FieldPath, LineMapping]]:
+    """The pod itself, or the templates of pods below the object."""
+    for path, value in walk(manifest.value):
+        if isinstance(mapping_at(value, "spec").get("containers"), list):
+            yield path, value
+
+
+def _group(manifests: ManifestSet, collection: str, namespace: str, name: str) -> object | None:
+    plural, _, group = collection.partition(".")
+    for each in manifests.manifests:
+        if (
+            (each.group, each.name) == (group, name)
+            and f"{each.kind.lower()}s" == plural
+            and namespace in ("", each.namespace or DEFAULT_NAMESPACE)
+        ):
+            return _record(each, collection, namespace)
+    return None
+
+
+def _record(manifest: Manifest, collection: str, namespace: str) -> object:
+    metadata = {**mapping_at(manifest.value, "metadata"), "namespace": namespace}
+    value = {**manifest.value, "metadata": metadata}
+    if collection == POD_GROUP_COLLECTION:
+        return convert_record(value, KaiPodGroup)
+    return unstructured(value, ("spec", "status"))
