@@ -2,16 +2,15 @@
 
 from kai_py.audit.claims import pods_without_claims, reservations_without_pods
 from kai_py.audit.devices import devices_used_twice
+from kai_py.audit.exclusive_use import host_ports_used_twice, volumes_used_twice
 from kai_py.audit.finding import AuditedCluster, AuditFinding
 from kai_py.audit.gangs import gangs_below_min_member, queues_over_max
-from kai_py.audit.host_ports import host_ports_used_twice
 from kai_py.audit.nodes import (
     nodes_over_capacity,
     pods_without_nodes,
     shared_gpus_reserved,
 )
 from kai_py.audit.unused_reservations import reservations_without_use
-from kai_py.audit.volumes import volumes_used_twice
 
 RULES = (
     pods_without_claims,
