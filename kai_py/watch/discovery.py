@@ -5,10 +5,14 @@ watched there. A missing group, version or kind is normal: a CRD that is not ins
 Kubernetes. A group whose server cannot answer now (an aggregated API that is down) keeps its last
 known state; where there is none, its kinds are unanswered. Costs one call for the groups and one
 for each group and version of ours.
+
+What operators must know is logged once per change: without any kind of Queue no gang starts but
+those of a default queue, and of kinds that are served in unknown versions no object is known.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +23,7 @@ from kai_py.api.records.decoding import record_decoder
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Malformed
+from kai_py.watch.kinds import KAI_QUEUES, QUEUES
 from kai_py.watch.resource import Decode, Kind, Resource
 
 METADATA: Decode[PartialObjectMetadata] = record_decoder(PartialObjectMetadata)
@@ -204,3 +209,45 @@ async def _read(client: Client, path: str, document: type[Document]) -> Document
         return msgspec.json.decode(body, type=document)
     except ValueError as error:
         raise Malformed(f"GET {path}: {error}") from error
+
+
+logger = logging.getLogger(__name__)
+
+
+class DiscoveryLog:
+    """Compares each discovery with the one before."""
+
+    def __init__(self, kinds: Collection[Kind[Any]]) -> None:
+        """``kinds``: those that are looked for."""
+        self._wants_queues = QUEUES in kinds
+        self._unknown_versions: Mapping[Kind[Any], tuple[str, ...]] = {}
+        self._lacks_queues = False
+
+    def tell(self, found: Discovery) -> None:
+        """Log what has changed."""
+        self._tell_unknown_versions(found.unknown_versions)
+        known = (*found.served, *found.unanswered, *found.unknown_versions)
+        lacks_queues = self._wants_queues and QUEUES not in known and KAI_QUEUES not in known
+        if lacks_queues and not self._lacks_queues:
+            logger.warning(
+                "the API server serves no Queues (%s): the CRD is not installed, so gangs that "
+                "name a queue stay pending; install it with `kai-py crds | kubectl apply -f -`, "
+                "no restart is needed",
+                QUEUES.permission,
+            )
+        elif self._lacks_queues and not lacks_queues:
+            logger.info("the API server serves Queues now; they are read")
+        self._lacks_queues = lacks_queues
+
+    def _tell_unknown_versions(self, found: Mapping[Kind[Any], tuple[str, ...]]) -> None:
+        """Warn of kinds whose objects stay unread."""
+        for kind, versions in found.items():
+            if self._unknown_versions.get(kind) != versions:
+                logger.warning(
+                    "%s of %s is served in %s, but read only in %s: its objects are not known",
+                    kind.name,
+                    kind.group,
+                    ", ".join(versions),
+                    ", ".join(kind.versions),
+                )
+        self._unknown_versions = found

@@ -1,4 +1,4 @@
-"""The machine of a process, apart from the network: time, random numbers, memory, and its exit.
+"""The machine of a process, apart from the network: time, chance, memory, and its exit.
 
 Everything that talks to the API server gets the time and random numbers from its client, so that a
 simulation can run several processes on one clock of its own, from one seed. Waiting is left to the
@@ -75,3 +75,28 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT) and mallopt(M_TRIM_THRESHOLD, KEPT))
+
+
+FIRST_DELAY, MAX_DELAY = 0.2, 30.0
+"""Seconds."""
+
+
+class Backoff:
+    """The delays of one operation, which double; not to be shared between operations.
+
+    Each is multiplied by a random factor, so that clients that failed together do not retry
+    together.
+    """
+
+    def __init__(self, uniform: Callable[[float, float], float]) -> None:
+        self._uniform = uniform
+        self._delay = 0.0
+
+    def next(self) -> float:
+        """The seconds to wait after one more failure."""
+        self._delay = min(max(self._delay * 2, FIRST_DELAY), MAX_DELAY)
+        return self._delay * self._uniform(0.8, 1.2)
+
+    def reset(self) -> None:
+        """Start over after a success."""
+        self._delay = 0.0

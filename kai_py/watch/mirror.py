@@ -21,14 +21,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from kai_py.watch.backoff import Backoff
 from kai_py.watch.client import Client
 from kai_py.watch.collection import Collection, OnChange, Rejected
-from kai_py.watch.discovery import Served, discover
-from kai_py.watch.discovery_log import DiscoveryLog
+from kai_py.watch.discovery import DiscoveryLog, Served, discover
 from kai_py.watch.errors import ApiError, NotFound
 from kai_py.watch.kinds import WATCHED
-from kai_py.watch.machine import keep_freed_memory
+from kai_py.watch.machine import Backoff, keep_freed_memory
 from kai_py.watch.reflector import SILENCE_SECONDS, Reflector
 from kai_py.watch.resource import Key, Kind, Resource, T
 
@@ -282,7 +280,7 @@ class Mirror:
         self._tasks[kind] = group.create_task(self._reflect(reflector), name=f"watch {kind.name}")
 
     def _new_backoff(self) -> Backoff:
-        return Backoff(uniform=self._client.machine.uniform)
+        return Backoff(self._client.machine.uniform)
 
     def _stop(self, kind: Kind[Any]) -> None:
         if kind not in self._reflectors:

@@ -28,7 +28,6 @@ from typing import Generic, TypeAlias
 
 import msgspec
 
-from kai_py.watch.backoff import Backoff
 from kai_py.watch.collection import Collection, Entry, entry_key, entry_version
 from kai_py.watch.errors import (
     ApiError,
@@ -40,6 +39,7 @@ from kai_py.watch.errors import (
     NotFound,
     from_event,
 )
+from kai_py.watch.machine import Backoff
 from kai_py.watch.resource import Key, Resource, T
 from kai_py.watch.transport import JSON, ApiCall, Transport
 from kai_py.watch.wire import (
@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
         self._on_synced = on_synced
         self._on_refused = on_refused
         self._uniform = uniform
-        self._backoff = Backoff(uniform=uniform)
+        self._backoff = Backoff(uniform)
         self._initial_attempts = INITIAL_ATTEMPTS
         self._progressed = False
         self._silent = False

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from kai_py.api.references import PodRef
+from kai_py.watch.client import MAX_UNSEEN, OwnWrites
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import DISRUPTION_BUDGETS, NODES, PODS, PRIORITY_CLASSES
 from kai_py.watch.mirror import Progress
-from kai_py.watch.own_writes import MAX_UNSEEN, OwnWrites
 from tests.watch import virtual_time
 
 
