@@ -10,9 +10,12 @@ from kai_py.embedded.controllers.claims import (
 from kai_py.embedded.controllers.deployments import DEPLOYMENT_CONTROLLER, REPLICA_SET_CONTROLLER
 from kai_py.embedded.controllers.device_taints import DEVICE_TAINT_CONTROLLER
 from kai_py.embedded.controllers.disruption import DISRUPTION_CONTROLLER
-from kai_py.embedded.controllers.garbage import GARBAGE_COLLECTOR, POD_GARBAGE_COLLECTOR
+from kai_py.embedded.controllers.garbage import (
+    GARBAGE_COLLECTOR,
+    NAMESPACE_CONTROLLER,
+    POD_GARBAGE_COLLECTOR,
+)
 from kai_py.embedded.controllers.jobs import ORPHANED_POD_CONTROLLER, JobController
-from kai_py.embedded.controllers.namespaces import NAMESPACE_CONTROLLER
 from kai_py.embedded.controllers.runtime import Controller
 from kai_py.embedded.controllers.stateful_sets import STATEFUL_SET_CONTROLLER
 

@@ -1,10 +1,13 @@
-"""Garbage collectors: of objects whose owners are all deleted, and of pods that no kubelet can end.
+"""Garbage collectors: of objects whose owners or namespace are deleted, of pods no kubelet can end.
 
 References to deleted owners are removed while other owners remain. An owner deleted in the
 foreground waits for its dependents, one deleted with Orphan first removes their references.
 
 A deleted pod with a finalizer, as those of Jobs have, and without a node would be terminating
 forever, as its owner waits for the final phase.
+
+Every object of a deleted namespace is deleted, then the namespace's own finalizer is removed. The
+same controller creates the service account `default` of a new one.
 
 Source: pkg/controller/garbagecollector and ``gcUnscheduledTerminating`` in pkg/controller/podgc of
 k8s.io/kubernetes.
@@ -16,8 +19,9 @@ from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DeleteOptions, delete
 from kai_py.embedded.documents import Json, is_deleting, is_finished, name_of, namespace_of, uid_of
-from kai_py.embedded.resources import PODS, ServedResource
+from kai_py.embedded.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, ServedResource
 from kai_py.embedded.store import Change, ChangeType
+from kai_py.embedded.subresources import finalize_namespace
 
 
 def reconcile(work: Work) -> None:
@@ -151,4 +155,43 @@ POD_GARBAGE_COLLECTOR = Controller(
     reconcile=reconcile_pod,
     keys=_pod_keys,
     storages=frozenset({PODS.storage}),
+)
+
+
+def reconcile_namespace(work: Work) -> None:
+    """Create the service account of a namespace; delete the contents of a deleted one."""
+    _, name = work.key
+    namespace = work.api.find(NAMESPACES, name)
+    if namespace is None:
+        return
+    if is_deleting(namespace):
+        if _empty(work.api, name):
+            finalize_namespace(work.api, name, {"spec": {"finalizers": []}})
+    elif work.api.find(SERVICE_ACCOUNTS, "default", name) is None:
+        work.api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
+
+
+def _empty(api: ApiServer, namespace: str) -> bool:
+    remaining = 0
+    for resource in api.registry.storages():
+        if not resource.namespaced:
+            continue
+        for document in api.list(resource, namespace):
+            if not is_deleting(document):
+                delete(api, resource, name_of(document), namespace)
+            remaining += api.find(resource, name_of(document), namespace) is not None
+    return remaining == 0
+
+
+def _namespace_keys(api: ApiServer, change: Change) -> Iterable[Key]:
+    if change.storage == NAMESPACES.storage:
+        yield "", name_of(change.object)
+    elif change.type is ChangeType.DELETED:
+        namespace = api.find(NAMESPACES, namespace_of(change.object))
+        if namespace and is_deleting(namespace):
+            yield "", name_of(namespace)
+
+
+NAMESPACE_CONTROLLER = Controller(
+    name="namespace", reconcile=reconcile_namespace, keys=_namespace_keys
 )

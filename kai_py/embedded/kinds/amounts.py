@@ -1,19 +1,22 @@
 """Amounts of resources that pods ask for and nodes have.
 
 Source: k8s.io/kubernetes pkg/apis/core/validation (``validateResourceRequirements``,
-``ValidateResourceQuantityValue``) and pkg/apis/core/v1/helper (``IsOvercommitAllowed``).
+``validateContainerResourceName``, ``ValidateResourceQuantityValue``) and pkg/apis/core/v1/helper
+(``IsOvercommitAllowed``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
-from kai_py.api.resource_names import is_of_containers
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, invalid_value, required
 
 CONTAINER_LISTS = ("initContainers", "containers")
 _SIDES = ("limits", "requests")
 _WHOLE = frozenset({"pods"})
+STANDARD = ("cpu", "memory", "ephemeral-storage")
+"""Resources without a domain that containers may request, besides huge pages."""
+HUGE_PAGES = "hugepages-"
 
 
 def pod_amount_errors(spec: Json, path: str) -> list[FieldError]:
@@ -82,6 +85,11 @@ def with_limits(container: Json) -> Json:
     return {**container, "resources": {**resources, "limits": {**limits, **missing}}}
 
 
+def is_of_containers(resource: str) -> bool:
+    """Whether an API server accepts requests of a container for the resource."""
+    return "/" in resource or resource in STANDARD or resource.startswith(HUGE_PAGES)
+
+
 def _name_errors(names: Iterable[str], path: str) -> Iterator[FieldError]:
     for name in names:
         if not is_of_containers(name):
@@ -126,4 +134,4 @@ def _is_native(resource: str) -> bool:
 
 
 def _may_overcommit(resource: str) -> bool:
-    return _is_native(resource) and not resource.startswith("hugepages-")
+    return _is_native(resource) and not resource.startswith(HUGE_PAGES)
