@@ -12,8 +12,6 @@ from kai_py.api.crd import crds
 from kai_py.audit import finding
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.embedded import http
-from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.faults import Fault, Refuse
 from kai_py.observe import auditor
 from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
@@ -22,6 +20,7 @@ from kai_py.scheduler import Scheduler
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.http_transport import connect
 from tests.support.dying import run_until_killed
+from tests.support.faulty_cluster import Fault, FaultyCluster, Refuse
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
@@ -31,7 +30,7 @@ ALLOCATABLE = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": 
 
 @pytest.fixture
 async def cluster():
-    async with EmbeddedCluster() as cluster:
+    async with FaultyCluster() as cluster:
         cluster.create_all(crds().values())
         for name in ("node-0", "node-1"):
             ready = [{"type": "Ready", "status": "True"}]

@@ -9,7 +9,6 @@ from typing import Self
 
 import yaml
 
-from kai_py.embedded.faults import Faults
 from kai_py.embedded.http import HttpFront
 from kai_py.embedded.in_process import InProcessCluster
 
@@ -35,10 +34,11 @@ class EmbeddedCluster(InProcessCluster):
     """A cluster in this process that is served over HTTP within ``async with``."""
 
     front: HttpFront
+    front_type = HttpFront
 
     async def __aenter__(self) -> Self:
         self.start()
-        self.front = HttpFront(self.api)
+        self.front = self.front_type(self.api)
         await self.front.start()
         return self
 
@@ -50,11 +50,6 @@ class EmbeddedCluster(InProcessCluster):
     def url(self) -> str:
         """The address of the HTTP front."""
         return self.front.url
-
-    @property
-    def faults(self) -> Faults:
-        """The faults injected into requests over HTTP."""
-        return self.front.faults
 
     def kubeconfig(self) -> str:
         """The text of a kubeconfig for this cluster."""

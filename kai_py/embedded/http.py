@@ -2,7 +2,7 @@
 
 It listens on loopback, authenticates no one, and only translates: the path to a resource
 (`routing`), the verb to a call of `ApiServer`, the result to the form the client accepts
-(`representation`). Faults are injected here.
+(`representation`).
 
 A watch is one JSON line per event, until the client's timeout, a compaction (an ERROR event with
 code 410) or the end of the server. A quiet watch gets a bookmark now and then if it allows them.
@@ -21,7 +21,6 @@ from kai_py.embedded import discovery, writes
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError, bad_request, unsupported_media_type
-from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Effect, Faults, Refuse
 from kai_py.embedded.listing import Lister, Watch, WatchEvent
 from kai_py.embedded.representation import Presenter, ResponseForm, accepted_form
 from kai_py.embedded.routing import Target, integer, is_set, parse_path, verb_of
@@ -31,38 +30,40 @@ DEFAULT_TIMEOUT_SECONDS = 1800
 _EVENTS_PER_WRITE = 256
 
 
-async def stream_watch(
-    lister: Lister,
-    request: web.Request,
-    target: Target,
-    presenter: Presenter,
-    cut: CutWatch | None = None,
-) -> web.StreamResponse:
-    """Answer a watch request; `cut` ends it early as an injected fault."""
-    watch = lister.watch(target, request.query)
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    stream = _Stream(response, presenter, cut)
-    wakeup = asyncio.Event()
-    stop_listening = watch.listen(wakeup.set)
-    try:
-        await _send_events(watch, stream, wakeup, request)
-    except RequestError as error:
-        await stream.send([WatchEvent("ERROR", error.status())])
-    except _WatchCutError:
-        if request.transport is not None:
-            request.transport.abort()
-    except ConnectionError:
-        pass
-    finally:
-        stop_listening()
-    return response
+@dataclass
+class WatchStream:
+    """Events of a watch as the lines of an answer."""
+
+    request: web.Request
+    response: web.StreamResponse
+    presenter: Presenter
+    sent: int = 0
+
+    async def send(self, events: Sequence[WatchEvent]) -> None:
+        """Write events in few large writes."""
+        for start in range(0, len(events), _EVENTS_PER_WRITE):
+            batch = events[start : start + _EVENTS_PER_WRITE]
+            lines = [self._line(event, self.sent + index) for index, event in enumerate(batch)]
+            await self.write(lines)
+            self.sent += len(lines)
+
+    async def write(self, lines: list[bytes]) -> None:
+        """Write some lines."""
+        await self.response.write(b"".join(lines))
+
+    def _line(self, event: WatchEvent, position: int) -> bytes:
+        if event.type == "ERROR" or self.presenter.form is ResponseForm.FULL:
+            encoded = event.encoded_object()
+        elif event.type == "BOOKMARK":
+            encoded = msgspec.json.encode(self.presenter.bookmark(event.object))
+        else:
+            shown = self.presenter.event(event.object, first=position == 0)
+            encoded = msgspec.json.encode(shown)
+        return b'{"type":"%s","object":%s}\n' % (event.type.encode(), encoded)
 
 
-async def _send_events(
-    watch: Watch, stream: "_Stream", wakeup: asyncio.Event, request: web.Request
-) -> None:
-    query = request.query
+async def _send_events(watch: Watch, stream: WatchStream, wakeup: asyncio.Event) -> None:
+    query = stream.request.query
     bookmarks = is_set(query, "allowWatchBookmarks")
     loop = asyncio.get_running_loop()
     end = loop.time() + (integer(query, "timeoutSeconds") or DEFAULT_TIMEOUT_SECONDS)
@@ -81,47 +82,6 @@ async def _send_events(
                 await stream.send([watch.bookmark()])
 
 
-class _WatchCutError(Exception):
-    pass
-
-
-@dataclass
-class _Stream:
-    response: web.StreamResponse
-    presenter: Presenter
-    cut: CutWatch | None
-    sent: int = 0
-
-    async def send(self, events: Sequence[WatchEvent]) -> None:
-        """Write events in few large writes, and no further than the cut."""
-        for start in range(0, len(events), _EVENTS_PER_WRITE):
-            batch = events[start : start + _EVENTS_PER_WRITE]
-            lines = [self._line(event, self.sent + index) for index, event in enumerate(batch)]
-            if self.cut and self.sent + len(lines) > self.cut.events:
-                await self._write_cut(lines, self.cut)
-            self.sent += len(lines)
-            await self.response.write(b"".join(lines))
-        if self.cut and self.sent >= self.cut.events and not self.cut.torn:
-            raise _WatchCutError
-
-    async def _write_cut(self, lines: list[bytes], cut: CutWatch) -> None:
-        whole = cut.events - self.sent
-        rest = lines[whole][: len(lines[whole]) // 2] if cut.torn else b""
-        await self.response.write(b"".join(lines[:whole]) + rest)
-        await asyncio.sleep(0)
-        raise _WatchCutError
-
-    def _line(self, event: WatchEvent, position: int) -> bytes:
-        if event.type == "ERROR" or self.presenter.form is ResponseForm.FULL:
-            encoded = event.encoded_object()
-        elif event.type == "BOOKMARK":
-            encoded = msgspec.json.encode(self.presenter.bookmark(event.object))
-        else:
-            shown = self.presenter.event(event.object, first=position == 0)
-            encoded = msgspec.json.encode(shown)
-        return b'{"type":"%s","object":%s}\n' % (event.type.encode(), encoded)
-
-
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_WARNINGS, MAX_CUT_WARNING = 4096, 256
@@ -131,9 +91,10 @@ MAX_WARNINGS, MAX_CUT_WARNING = 4096, 256
 class HttpFront:
     """Serves an ApiServer on 127.0.0.1."""
 
+    stream_type = WatchStream
+
     def __init__(self, api: ApiServer) -> None:
         self.api = api
-        self.faults = Faults()
         self._lister = Lister(api)
         self._runner: web.AppRunner | None = None
         self._watches: set[asyncio.Task[Any]] = set()
@@ -165,15 +126,14 @@ class HttpFront:
             fixed = discovery.document(self.api.registry, request.path, address=address)
             if fixed is not None:
                 return _json(fixed)
-            return await self._handle_resource(request)
+            return await self.handle_resource(request)
         except RequestError as error:
             return error_response(error)
 
-    async def _handle_resource(self, request: web.Request) -> web.StreamResponse:
+    async def handle_resource(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request to a resource; raises RequestError."""
         target = parse_path(request.path, self.api.registry)
         verb = verb_of(request.method, target, request.query)
-        effect = self.faults.effect_on(verb, target)
-        await self._apply_fault(effect, request)
         presenter = Presenter(
             target.resource,
             accepted_form(request.headers.get("Accept", "")),
@@ -181,22 +141,8 @@ class HttpFront:
             request.query.get("includeObject", "Metadata"),
         )
         if verb == "watch":
-            return await self._watch(request, target, presenter, effect)
-        response = await self._respond(verb, request, target, presenter)
-        if isinstance(effect, DropReply):
-            _drop_connection(request)
-        return response
-
-    async def _apply_fault(self, effect: Effect | None, request: web.Request) -> None:
-        match effect:
-            case Refuse():
-                raise RequestError(
-                    effect.code, effect.reason, effect.message, retry_after=effect.retry_after
-                )
-            case Delay():
-                await asyncio.sleep(effect.seconds)
-            case DropRequest():
-                _drop_connection(request)
+            return await self._watch(request, target, presenter)
+        return await self._respond(verb, request, target, presenter)
 
     async def _respond(
         self, verb: str, request: web.Request, target: Target, presenter: Presenter
@@ -214,16 +160,34 @@ class HttpFront:
         return _json(shown, status=answer.code, warnings=answer.warnings)
 
     async def _watch(
-        self, request: web.Request, target: Target, presenter: Presenter, effect: Effect | None
+        self, request: web.Request, target: Target, presenter: Presenter
     ) -> web.StreamResponse:
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
-        cut = effect if isinstance(effect, CutWatch) else None
         try:
-            return await stream_watch(self._lister, request, target, presenter, cut)
+            return await self._stream_watch(request, target, presenter)
         finally:
             self._watches.discard(task)
+
+    async def _stream_watch(
+        self, request: web.Request, target: Target, presenter: Presenter
+    ) -> web.StreamResponse:
+        watch = self._lister.watch(target, request.query)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        stream = self.stream_type(request, response, presenter)
+        wakeup = asyncio.Event()
+        stop_listening = watch.listen(wakeup.set)
+        try:
+            await _send_events(watch, stream, wakeup)
+        except RequestError as error:
+            await stream.send([WatchEvent("ERROR", error.status())])
+        except ConnectionError:
+            pass
+        finally:
+            stop_listening()
+        return response
 
 
 def error_response(error: RequestError) -> web.Response:
@@ -273,9 +237,3 @@ async def _body(verb: str, request: web.Request) -> Any:
         return decode(text)
     except (msgspec.DecodeError, ValueError) as error:
         raise bad_request(f"error decoding the request body: {error}") from error
-
-
-def _drop_connection(request: web.Request) -> None:
-    if request.transport is not None:
-        request.transport.abort()
-    raise asyncio.CancelledError

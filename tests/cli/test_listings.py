@@ -12,12 +12,11 @@ from kai_py.cli.main import main
 from kai_py.cli.output import Output
 from kai_py.cli.run import PlanPrinter
 from kai_py.cli.run import command as run_command
-from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.faults import Fault, Refuse
 from kai_py.grouping.gang import Owner
 from kai_py.observe.cluster_state import queue_rows
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage, Unplaced
+from tests.support.faulty_cluster import Fault, FaultyCluster, Refuse
 from tests.support.worlds import world
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
@@ -40,7 +39,7 @@ def run_against_cluster(call, capsys, tmp_path, *objects):
     """Run a command in a thread, as its own program would, against a cluster in this loop."""
 
     async def scene():
-        async with EmbeddedCluster() as cluster:
+        async with FaultyCluster() as cluster:
             cluster.create_all(crds().values())
             ready = [{"type": "Ready", "status": "True"}]
             status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "conditions": ready}
@@ -96,7 +95,7 @@ def test_a_deleted_queue_in_which_gangs_run_is_listed(capsys, tmp_path):
 @pytest.mark.cluster
 def test_without_queues_it_tells_where_they_come_from(capsys, tmp_path):
     async def scene():
-        async with EmbeddedCluster() as cluster:
+        async with FaultyCluster() as cluster:
             path = tmp_path / "kubeconfig"
             cluster.write_kubeconfig(path)
             await asyncio.to_thread(queues.command, kubeconfig=str(path))
@@ -214,7 +213,7 @@ def test_kinds_that_may_not_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "REFUSAL_SECONDS", 0.2)
 
     async def scene():
-        async with EmbeddedCluster() as cluster:
+        async with FaultyCluster() as cluster:
             for resource in ("pods", "nodes"):
                 refusal = Refuse(code=403, reason="Forbidden", message=f"no {resource} for you")
                 cluster.faults.add(Fault(effect=refusal, resource=resource, times=None))
@@ -236,7 +235,7 @@ def test_top_tells_at_once_what_may_not_be_read(tmp_path, monkeypatch, capsys):
         assert left.value.code == ExitCode.CLUSTER
 
     async def scene():
-        async with EmbeddedCluster() as cluster:
+        async with FaultyCluster() as cluster:
             refusal = Refuse(code=403, reason="Forbidden", message="no nodes for you")
             cluster.faults.add(Fault(effect=refusal, resource="nodes", times=None))
             path = tmp_path / "kubeconfig"
@@ -263,7 +262,7 @@ def test_a_namespace_without_gangs_is_told(capsys, tmp_path):
 @pytest.mark.cluster
 def test_an_empty_cluster_is_told(capsys, tmp_path):
     async def scene():
-        async with EmbeddedCluster() as cluster:
+        async with FaultyCluster() as cluster:
             path = tmp_path / "kubeconfig"
             cluster.write_kubeconfig(path)
             for command, told in (

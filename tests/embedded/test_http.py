@@ -9,10 +9,17 @@ import pytest
 import yaml
 
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.faults import CutWatch, Delay, DropReply, DropRequest, Fault, Refuse
 from kai_py.embedded.resources import CONFIG_MAPS
 from tests.embedded.manifests import config_map, queue, queue_definition
+from tests.support.faulty_cluster import (
+    CutWatch,
+    Delay,
+    DropReply,
+    DropRequest,
+    Fault,
+    FaultyCluster,
+    Refuse,
+)
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
@@ -22,7 +29,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 async def served():
-    async with EmbeddedCluster(clock=SimulatedClock(), controllers=False, kubelet=False) as cluster:
+    async with FaultyCluster(clock=SimulatedClock(), controllers=False, kubelet=False) as cluster:
         yield cluster
 
 
@@ -235,7 +242,7 @@ async def test_the_kubeconfig_names_the_server(served, tmp_path):
 async def test_stopping_ends_the_watches():
     parameters = {"watch": "true"}
     async with (
-        EmbeddedCluster() as cluster,
+        FaultyCluster() as cluster,
         aiohttp.ClientSession(cluster.url) as session,
         session.get(MAPS, params=parameters) as answer,
     ):

@@ -6,13 +6,12 @@ import time
 
 import pytest
 
-from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.faults import Fault, Refuse
 from kai_py.watch.credentials import Anonymous
 from kai_py.watch.elector import LEASES, Election, LeadershipLostError
 from kai_py.watch.elector_thread import ElectorThread
 from kai_py.watch.http_transport import connect, separate_client
 from tests.support.cluster.eventually import eventually
+from tests.support.faulty_cluster import Fault, FaultyCluster, Refuse
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.cluster
@@ -26,10 +25,10 @@ HELD_UP = RENEW + 2.0
 def cluster():
     """An embedded cluster on an event loop and in a thread of its own, as a server is."""
     loop, stop, started = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-    running: list[EmbeddedCluster] = []
+    running: list[FaultyCluster] = []
 
     async def serve():
-        async with EmbeddedCluster() as cluster:
+        async with FaultyCluster() as cluster:
             running.append(cluster)
             started.set()
             await stop.wait()

@@ -1,13 +1,20 @@
-"""Fault injection into requests.
+"""An embedded cluster that injects faults into requests over HTTP.
 
 A fault is an effect on the next n requests that match. Faults are tried in the order in which they
 were added; the first that matches and is not used up takes effect.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kai_py.embedded.routing import Target
+from aiohttp import web
+
+from kai_py.embedded.apiserver import ApiServer
+from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.errors import RequestError
+from kai_py.embedded.http import HttpFront, WatchStream
+from kai_py.embedded.routing import Target, parse_path, verb_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +109,73 @@ class Faults:
             fault.hits += 1
             return fault.effect
         return None
+
+
+CUT = web.RequestKey("cut", CutWatch)
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+class FaultyStream(WatchStream):
+    """A watch that may be cut."""
+
+    async def write(self, lines: list[bytes]) -> None:
+        """Write no further than the cut."""
+        cut: CutWatch | None = self.request.get(CUT)
+        if cut is None:
+            await super().write(lines)
+            return
+        whole = cut.events - self.sent
+        torn = [line[: len(line) // 2] for line in lines[whole : whole + 1] if cut.torn]
+        await super().write([*lines[:whole], *torn])
+        if len(lines) > whole or (len(lines) == whole and not cut.torn):
+            await asyncio.sleep(0)
+            _abort(self.request)
+            raise ConnectionError
+
+
+class FaultyFront(HttpFront):
+    """An HTTP server that injects faults."""
+
+    stream_type = FaultyStream
+
+    def __init__(self, api: ApiServer) -> None:
+        super().__init__(api)
+        self.faults = Faults()
+
+    async def handle_resource(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request, with the effect of a fault if one matches."""
+        target = parse_path(request.path, self.api.registry)
+        effect = self.faults.effect_on(verb_of(request.method, target, request.query), target)
+        match effect:
+            case Refuse():
+                raise RequestError(
+                    effect.code, effect.reason, effect.message, retry_after=effect.retry_after
+                )
+            case Delay():
+                await asyncio.sleep(effect.seconds)
+            case DropRequest():
+                _abort(request)
+                raise asyncio.CancelledError
+            case CutWatch():
+                request[CUT] = effect
+        response = await super().handle_resource(request)
+        if isinstance(effect, DropReply):
+            _abort(request)
+            raise asyncio.CancelledError
+        return response
+
+
+class FaultyCluster(EmbeddedCluster):
+    """A cluster that is served with faults."""
+
+    front_type = FaultyFront
+    front: FaultyFront
+
+    @property
+    def faults(self) -> Faults:
+        """The faults injected into requests."""
+        return self.front.faults
