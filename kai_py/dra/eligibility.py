@@ -12,8 +12,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kai_py.api.records.node import taint_text
 from kai_py.api.records.resource import DeviceAttribute
-from kai_py.api.taints import taint_text
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
 from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
 from kai_py.dra.features import AllocationStrategy

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from kai_py.api.records.node import covers
 from kai_py.api.records.resource import DeviceClass, DeviceSelector, DeviceTaint, DeviceToleration
 from kai_py.api.records.resource_admin import DeviceTaintRule
-from kai_py.api.taints import covers
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
 from kai_py.dra.identity import DeviceID

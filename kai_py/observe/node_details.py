@@ -7,8 +7,8 @@ little more than finding them: O(slices + claims) and the devices of the page.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kai_py.api.records.node import taint_text
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.taints import taint_text
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.explain.device_list import DeviceEntry, list_devices
 from kai_py.dra.inventory import Inventory

@@ -24,9 +24,8 @@ from kai_py.api.records.core import (
     SelectorRequirement,
     Toleration,
 )
-from kai_py.api.records.node import Taint
+from kai_py.api.records.node import Taint, covers
 from kai_py.api.selectors import can_be_parsed
-from kai_py.api.taints import covers
 from kai_py.snapshot.nodes import NodeColumns, SpotChoice, at_codes
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape

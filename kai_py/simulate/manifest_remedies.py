@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kai_py.api.records.node import Taint
-from kai_py.api.taints import taint_text
+from kai_py.api.records.node import Taint, taint_text
 from kai_py.grouping.topology_annotations import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.policy.node_filters import HARD_EFFECTS, PASSING_TAINTS

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from kai_py.policy.fairness_rules import KAI, NATIVE, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, diverging_siblings
-from kai_py.policy.reclaim_refusal import ReclaimRule
 from kai_py.policy.reclaim_rules import (
     Reclaimer,
+    ReclaimRule,
     Victims,
     check_reclaim,
     check_reclaimer,

@@ -18,9 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kai_py.api.records.node import Node
+from kai_py.api.records.node import Node, taint_text
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
-from kai_py.api.taints import taint_text
 from kai_py.dra.device_state import DeviceState, PoolUsage
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory

@@ -31,8 +31,7 @@ from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.queues import Quota
 from kai_py.plan.victims.protections import share_protection
 from kai_py.policy.ageing import QueueAgeing
-from kai_py.policy.reclaim_refusal import ReclaimRefused
-from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer
+from kai_py.policy.reclaim_rules import Reclaimer, ReclaimRefused, check_reclaimer
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import inherited
 

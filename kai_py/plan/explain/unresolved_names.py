@@ -22,9 +22,8 @@ from msgspec import structs
 
 from kai_py.api.phrases import count_of
 from kai_py.api.problems import closest_match
-from kai_py.api.records.node import Taint
+from kai_py.api.records.node import Taint, taint_text
 from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
-from kai_py.api.taints import taint_text
 from kai_py.api.workload_names import queue_list
 from kai_py.dra.published_names import ATTRIBUTES, CAPACITY, unpublished, unpublished_reference
 from kai_py.grouping.gang import Subgroup

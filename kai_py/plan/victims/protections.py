@@ -33,8 +33,13 @@ from kai_py.policy.fit import StaticFit
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_limits import display_amount, display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
-from kai_py.policy.reclaim_refusal import ReclaimRefused, ReclaimRule
-from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer, reclaimable_queues
+from kai_py.policy.reclaim_rules import (
+    Reclaimer,
+    ReclaimRefused,
+    ReclaimRule,
+    check_reclaimer,
+    reclaimable_queues,
+)
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.shape import Shape
