@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.extensions import ExtensionError, ExtensionGroup, load_extension
-from kai_py.api.node_departures import DepartureRules, DepartureTreatment
+from kai_py.api.node_departures import DepartureRules, DepartureSignals, DepartureTreatment
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
@@ -50,7 +50,6 @@ from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
 from kai_py.policy.usage_history import ExternalUsage, UsageByQueue, UsageHistory
 from kai_py.snapshot.builder import SnapshotBuilder
-from kai_py.snapshot.departures import DepartureSignals
 from kai_py.snapshot.quarantine import OnFailure, Quarantine, ignore_failure
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.settings import SnapshotSettings

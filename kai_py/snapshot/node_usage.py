@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct
 
 from kai_py.api.gpu_share import MIG_PREFIX
+from kai_py.api.node_departures import BUILT_IN, Departure, DepartureSignals
 from kai_py.api.records.node import Node
-from kai_py.snapshot.departures import BUILT_IN, Departure, DepartureSignals
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_py.api.gpu_share import GPU_RESOURCE
-from kai_py.api.node_departures import DepartureStage
+from kai_py.api.node_departures import Departure, DepartureStage
 from kai_py.api.records.node import Node, Taint
 from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.spot import SpotUse
-from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.resources import (
     MAX_NODE_GPUS,
     Bools,

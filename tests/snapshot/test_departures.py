@@ -6,11 +6,16 @@ import pytest
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from kai_py.api.node_departures import DepartureStage, NodeDeparturesConfig, NodeSignal
+from kai_py.api.node_departures import (
+    BUILT_IN,
+    DepartureSignals,
+    DepartureStage,
+    NodeDeparturesConfig,
+    NodeSignal,
+)
 from kai_py.api.records.core import Condition
 from kai_py.api.records.node import Taint
 from kai_py.config import parse_configuration
-from kai_py.snapshot.departures import BUILT_IN, DepartureSignals
 from tests.support.scenario import node
 
 LOST, LEAVING, SUSPECT = DepartureStage

@@ -22,13 +22,12 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from kai_py.api.node_departures import DepartureStage
+from kai_py.api.node_departures import Departure, DepartureStage
 from kai_py.api.times import backoff_seconds, begun_at, happened_within, lies_ahead
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import AvoidedDevice, AvoidedNode
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.snapshot.departures import Departure
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.snapshot import Snapshot
