@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
-from kai_py.observe.uncharged import uncharged_gangs
+from kai_py.observe.queue_explanation import uncharged_gangs
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Unplaced
 from kai_py.snapshot.gangs import Gang

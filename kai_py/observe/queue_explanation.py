@@ -2,6 +2,9 @@
 
 Made from a snapshot and the plan of its cycle; amounts are GPUs. A queue borrows what it has above
 its deserved amount; it lends what it deserves, and neither has nor could use now.
+
+Gangs on nodes may be charged to no queue, as theirs was deleted or is closed to them. Their pods
+run on, outside all shares and limits.
 """
 
 import math
@@ -9,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kai_py.api.phrases import count_of, first_of
+from kai_py.api.phrases import count_of, first_of, is_or_are
 from kai_py.observe.share_steps import format_amount
-from kai_py.observe.uncharged import Uncharged, uncharged_gangs
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
@@ -19,6 +21,43 @@ from kai_py.snapshot.snapshot import Snapshot
 
 MAX_NAMED = 3
 """Queues, or gangs, that a sentence names."""
+
+
+@dataclass(slots=True)
+class Uncharged:
+    """How many gangs and pods of one queue are on nodes without being charged to it."""
+
+    gangs: int = 0
+    pods: int = 0
+
+    @property
+    def _counted(self) -> str:
+        gangs, pods = count_of(self.gangs, "gang"), count_of(self.pods, "pod")
+        return f"{gangs} with {pods} on nodes {is_or_are(self.gangs)} charged to no queue"
+
+    def of_missing(self, queue: str) -> str:
+        """The problem of a queue that does not exist."""
+        return f"queue {queue!r} does not exist; {self._counted}. Create it to charge it with them"
+
+    def of_closed(self, queue: str) -> str:
+        """The problem of a queue that does not accept the namespaces of these gangs."""
+        gangs = "its namespace" if self.gangs == 1 else "their namespaces"
+        return f"{self._counted}: queue {queue!r} does not accept {gangs}"
+
+
+def uncharged_gangs(snapshot: Snapshot) -> Mapping[str, Uncharged]:
+    """By the name of their queue, in order. O(pods)."""
+    queues = {each.name for each in snapshot.queues}
+    found: dict[str, Uncharged] = {}
+    for gang in snapshot.gangs.values():
+        if not gang.queue or (gang.charged and gang.queue in queues):
+            continue
+        pods = sum(bool(member.node) for member in gang.members)
+        if pods:
+            counts = found.setdefault(gang.queue, Uncharged())
+            counts.gangs += 1
+            counts.pods += pods
+    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)
