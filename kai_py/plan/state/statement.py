@@ -24,8 +24,8 @@ from kai_py.plan.state.assignment import Assignment, Evicted, PodDevices
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.gpu_parts import GpuParts
+from kai_py.plan.state.limits import node_limits
 from kai_py.plan.state.limits.gpu_sharing import ShareReplicas
-from kai_py.plan.state.limits.node_limits import node_limits
 from kai_py.plan.state.limits.numa import NumaZones
 from kai_py.plan.state.limits.volumes import AssumedVolumes
 from kai_py.plan.state.pod_decisions import decided_pods, evicted_pod, placed_pod
