@@ -57,7 +57,6 @@ class Event:
     action: str
     note: str
     type: EventType = EventType.NORMAL
-    related: Owner | None = None
     details: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -96,7 +95,7 @@ def event_body(
     ``token`` tells it from other events on the same object.
     """
     note = event.note.encode()[:MAX_NOTE].decode(errors="ignore")
-    body: dict[str, Any] = {
+    return {
         "metadata": {
             "name": f"{event.regarding.name[:200].rstrip('.-')}.{token}",
             "namespace": event.regarding.namespace or "default",
@@ -111,9 +110,6 @@ def event_body(
         "note": note,
         "regarding": _reference(event.regarding),
     }
-    if event.related is not None:
-        body["related"] = _reference(event.related)
-    return body
 
 
 def _key(event: Event) -> tuple[str, str]:

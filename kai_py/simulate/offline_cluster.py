@@ -9,7 +9,7 @@ devices are known not to get ready does not start: its claims are released, thes
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -44,6 +44,7 @@ from kai_py.simulate.written_objects import (
     with_consumer,
     with_gpu_share,
     with_spec,
+    without_consumers,
 )
 from kai_py.snapshot.tables.pod_table import AssumedBinding
 from kai_py.watch.discovery import METADATA
@@ -113,7 +114,7 @@ class OfflineCluster:
         for key in terminating:
             self._remove_pod(key)
         releasable = self.planner.builder.releasable_claims.snapshot()
-        released = [self._release(_claim_key(claim), uid) for claim, uid in releasable]
+        released = [self._release(_claim_key(claim), (uid,)) for claim, uid in releasable]
         released += self._release_leftovers(plan)
         released += self._release_gpus()
         return not plan.is_empty or bool(terminating) or any(released)
@@ -206,7 +207,7 @@ class OfflineCluster:
         for device, condition in (each for found in failed for each in found.devices):
             self.planner.builder.avoid_device(device, condition, FAILED_DEVICE_SECONDS)
         uses = [(_claim_key(claim), each.pod.uid) for each in gang.pods for claim in each.reserve]
-        released = [self._release(claim, uid) for claim, uid in uses]
+        released = [self._release(claim, (uid,)) for claim, uid in uses]
         if not any(released):
             self.planner.builder.back_off(gang.gang, self._now + BACKOFF, reasons[0])
 
@@ -287,21 +288,16 @@ class OfflineCluster:
             if any(each.get("uid") == uid for each in owners):
                 self._remove(claim)
             else:
-                self._release(claim, uid)
+                self._release(claim, (uid,))
 
-    def _release(self, claim: ObjectKey, uid: str) -> bool:
-        """Take a claim from a pod that has ended, and its devices where that was the last one.
-
-        Whether that changed anything: of an entry that cannot be read the pod is unknown.
-        """
+    def _release(self, claim: ObjectKey, pods: Collection[str]) -> bool:
+        """Take a claim from pods that have ended; whether that changed it."""
         document = self._documents[claim]
         status = _status(document)
-        listed = status.get("reservedFor") or ()
-        remaining = [each for each in listed if each.get("uid") != uid]
-        kept = {k: v for k, v in status.items() if remaining or k != "allocation"}
-        if kept == status and len(remaining) == len(listed):
+        released = without_consumers(status, pods)
+        if released == status:
             return False
-        self._write(claim, {**document, "status": {**kept, "reservedFor": remaining}})
+        self._write(claim, {**document, "status": released})
         return True
 
     def _release_leftovers(self, plan: Plan) -> Iterator[bool]:
@@ -315,8 +311,7 @@ class OfflineCluster:
             self.planner.builder.releasable_claims.our_groups(),
         )
         for each in found:
-            for consumer in sorted(each.consumers) or ("",):
-                yield self._release(_claim_key(each.claim), consumer)
+            yield self._release(_claim_key(each.claim), each.consumers)
 
     def _release_gpus(self) -> Iterator[bool]:
         """Remove the reservation pods of GPUs that no pod shares any more."""

@@ -86,12 +86,13 @@ def with_consumer(status: Document, consumer: Document, allocation: Document | N
 
 
 def without_consumers(status: Document, consumers: Collection[str]) -> Document:
-    """The fields of a claim's status without some consumers; the last one takes its devices."""
+    """A claim's status without some consumers; the last one takes its devices along."""
     listed = status.get("reservedFor") or ()
     remaining = [each for each in listed if each.get("uid") not in consumers]
     if remaining:
-        return {"reservedFor": remaining}
-    return {"reservedFor": None, "allocation": None, "devices": None}
+        return {**status, "reservedFor": remaining}
+    ended = {"reservedFor", "allocation", "devices"}
+    return {key: value for key, value in status.items() if key not in ended}
 
 
 def created_claim(wanted: ClaimToCreate) -> Document:
@@ -241,10 +242,14 @@ def _bind_volume(volume: str, claim: ClaimRef, api: ApiServer) -> None:
 def release_leftover(leftover: LeftoverClaim, api: ApiServer) -> bool:
     """Release a claim that pods on no node have; whether that changed it."""
     name, namespace = leftover.claim.name, leftover.claim.namespace
-    claim = api.get(CLAIMS, name, namespace)
-    released = without_consumers(claim.get("status") or {}, leftover.consumers)
-    written = api.patch_status(CLAIMS, claim, released)
-    return bool(written.get("status") != claim.get("status"))
+    before = api.store.revision
+
+    def release(claim: Document) -> Document:
+        status = claim.get("status") or {}
+        return {**claim, "status": without_consumers(status, leftover.consumers)}
+
+    api.edit(CLAIMS, name, namespace, release, subresource="status")
+    return api.store.revision != before
 
 
 def _create_claim(pod: PodRef, desired: ClaimToCreate, api: ApiServer) -> ClaimRef:

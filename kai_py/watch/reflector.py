@@ -211,7 +211,7 @@ class Reflector(Generic[T]):
     async def _read_pages(self, *, limit: int) -> tuple[dict[Key, Entry[T]], str]:
         """Read the whole collection; raises Gone if it took longer than a page token lives."""
         entries: dict[Key, Entry[T]] = {}
-        parameters = self._selectors() | ({"limit": str(limit)} if limit else {})
+        parameters = {"limit": str(limit)} if limit else {}
         while True:
             call = self._call("list", parameters)
             body = await self._transport.send(call, timeout_seconds=LIST_SECONDS)
@@ -253,7 +253,7 @@ class Reflector(Generic[T]):
         """Follow a stream to its end, either after the known version or from initial events."""
         lifetime = self._uniform(*WATCH_SECONDS)
         start = INITIAL_EVENTS if initial else {"resourceVersion": self.version}
-        call = self._call("watch", start | _watch_parameters(lifetime) | self._selectors())
+        call = self._call("watch", start | _watch_parameters(lifetime))
         self._initial_entries = {} if initial else None
         self._began = asyncio.get_running_loop().time() if initial else self._began
         lines = LineSplitter()
@@ -353,10 +353,6 @@ class Reflector(Generic[T]):
         partial = f"{JSON};as={representation};g=meta.k8s.io;v=v1,{JSON}"
         accept = partial if kind.metadata_only else JSON
         return ApiCall(verb, kind.name, self.resource.collection(), parameters, accept=accept)
-
-    def _selectors(self) -> dict[str, str]:
-        selector = self.resource.kind.field_selector
-        return {"fieldSelector": selector} if selector else {}
 
 
 def _watch_parameters(seconds: float) -> dict[str, str]:

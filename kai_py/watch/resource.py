@@ -71,8 +71,6 @@ class Kind(Generic[T]):
     namespaced: bool = True
     metadata_only: bool = False
     """Ask the server for PartialObjectMetadata only."""
-    field_selector: str = ""
-    """Mirror only the objects that it selects, for example ``status.phase!=Succeeded``."""
     required: bool = False
     """Wait for it where it is served; other kinds may be refused to us."""
     holds_capacity: bool = False
