@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
-from kai_py.lint.manifest import Finding, Manifest, ManifestSet, Rule, Severity, mappings_at
+from kai_py.lint.manifest import Finding, Manifest, Rule, Severity, mappings_at
 from kai_py.lint.refused import refused_fields
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
@@ -99,17 +99,19 @@ def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     Text that is no YAML is one finding, and its valid form is the text itself.
     """
     checked = [_read(text.removeprefix("\ufeff")) for text in texts]
-    file = ManifestSet([manifest for part in checked for manifest in part.manifests])
+    together = [manifest for part in checked for manifest in part.manifests]
+    for manifest in together:
+        manifest.together = together
     # Each rule sees all objects before the next rule does: it may look at other objects, which
     # the rules before it have corrected.
     for rule in RULES:
         for part in checked:
             for manifest in part.manifests:
-                part.findings.extend(_found(rule, manifest, file))
+                part.findings.extend(_found(rule, manifest))
     for part in checked:
         rest = _refused_besides(part.findings)
         for manifest in part.manifests:
-            part.findings.extend(_found(rest, manifest, file))
+            part.findings.extend(_found(rest, manifest))
     return tuple(part.report() for part in checked)
 
 
@@ -118,13 +120,13 @@ def _refused_besides(findings: Iterable[Finding]) -> Rule:
     named: dict[str, list[Finding]] = {}
     for each in findings:
         named.setdefault(each.subject, []).append(each)
-    return lambda manifest, _: refused_fields(manifest, named.get(manifest.subject, ()))
+    return lambda manifest: refused_fields(manifest, named.get(manifest.subject, ()))
 
 
-def _found(rule: Rule, manifest: Manifest, file: ManifestSet) -> Iterator[Finding]:
+def _found(rule: Rule, manifest: Manifest) -> Iterator[Finding]:
     """What a rule finds; that it cannot read an object is a finding."""
     try:
-        yield from rule(manifest, file)
+        yield from rule(manifest)
     except Exception as error:
         text = f"is not checked in full: a value is of another type than the API's ({error})"
         yield manifest.error((), text)

@@ -1,14 +1,14 @@
 """Manifests under check, and the findings about them.
 
-A manifest is one object; a set has the others given with it. Rules read and correct
+A manifest is one object, and knows the others given with it. Rules read and correct
 ``Manifest.value`` in place. Mappings and lists know their lines, and keep them when they move, so a
 finding names the line in the user's file whatever was corrected before.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from kai_py.api.manifests import LineMapping, line_at
 from kai_py.api.problems import FieldPath, closest_match, field_path
@@ -55,6 +55,8 @@ class Manifest:
     """One object; ``value`` is corrected in place."""
 
     value: LineMapping
+    together: Sequence[Self] = field(default=(), repr=False, compare=False)
+    """All objects that are checked together, this one too, for references between them."""
 
     @property
     def kind(self) -> str:
@@ -90,6 +92,10 @@ class Manifest:
         """Whether the object is of this API group and one of these kinds."""
         return self.group == group and self.kind in kinds
 
+    def all_of(self, group: str, *kinds: str) -> list[Self]:
+        """The objects of these kinds among those that are checked together."""
+        return [each for each in self.together if each.is_a(group, *kinds)]
+
     def error(self, path: FieldPath, message: str, *, fixed: bool = False) -> Finding:
         """A finding that the API rejects or drops the field."""
         return self._finding(path, message, Severity.ERROR, fixed=fixed)
@@ -105,18 +111,7 @@ class Manifest:
         return Finding(line, self.subject, field_path(path), message, severity, fixed=fixed)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestSet:
-    """All objects checked together, for rules on references between them."""
-
-    manifests: list[Manifest] = field(default_factory=list)
-
-    def of(self, group: str, *kinds: str) -> list[Manifest]:
-        """The objects of these kinds."""
-        return [manifest for manifest in self.manifests if manifest.is_a(group, *kinds)]
-
-
-Rule = Callable[[Manifest, ManifestSet], Iterator[Finding]]
+Rule = Callable[[Manifest], Iterator[Finding]]
 
 
 def at(value: Any, *path: str | int) -> Any:

@@ -16,7 +16,6 @@ from kai_py.lint.manifest import (
     RESOURCE_GROUP,
     Finding,
     Manifest,
-    ManifestSet,
     at,
     mapping_at,
     mapping_at_line,
@@ -30,11 +29,11 @@ from kai_py.lint.manifest import (
 _DRIVER_LIKE = re.compile(r"gpu\.[a-z0-9-]+(\.[a-z]+)+")
 
 
-def driver_of_class(manifests: ManifestSet, name: str) -> str | None:
+def driver_of_class(manifest: Manifest, name: str) -> str | None:
     """The driver of a DeviceClass, None if it is unknown."""
-    for manifest in manifests.of(RESOURCE_GROUP, "DeviceClass"):
-        if manifest.name == name:
-            return driver_of_selectors(class_selectors(manifest)) or DRIVER_OF_CLASS.get(name)
+    for each in manifest.all_of(RESOURCE_GROUP, "DeviceClass"):
+        if each.name == name:
+            return driver_of_selectors(class_selectors(each)) or DRIVER_OF_CLASS.get(name)
     if name in DRIVER_OF_CLASS:
         return DRIVER_OF_CLASS[name]
     return name if _DRIVER_LIKE.fullmatch(name) else None
@@ -69,9 +68,8 @@ def spec_path(manifest: Manifest) -> FieldPath | None:
     return None
 
 
-def levels(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def levels(manifest: Manifest) -> Iterator[Finding]:
     """A claim has spec.devices, a template spec.spec.devices, a class no requests at all."""
-    del manifests
     spec = mapping_at(manifest.value, "spec")
     inner = mapping_at(spec, "spec")
     if manifest.is_a(RESOURCE_GROUP, "ResourceClaimTemplate") and "spec" not in spec:
@@ -92,7 +90,7 @@ def levels(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
     yield from _devices_level(manifest)
 
 
-def fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def fields(manifest: Manifest) -> Iterator[Finding]:
     """Constraints, configuration and classes have known fields only."""
     path = spec_path(manifest)
     if manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
@@ -105,7 +103,7 @@ def fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.error((*path, "resourceClassName"), message)
     elif not mappings_at(spec, "devices", "requests"):
         yield manifest.error(path, "requests no device: devices.requests is empty")
-    yield from _plain_fields(manifest, manifests, (*path, "devices"))
+    yield from _plain_fields(manifest, (*path, "devices"))
 
 
 def _devices_level(manifest: Manifest) -> Iterator[Finding]:
@@ -130,9 +128,9 @@ def _devices_level(manifest: Manifest) -> Iterator[Finding]:
             devices[key] = single
 
 
-def _plain_fields(manifest: Manifest, manifests: ManifestSet, path: FieldPath) -> Iterator[Finding]:
+def _plain_fields(manifest: Manifest, path: FieldPath) -> Iterator[Finding]:
     devices = mapping_at(manifest.value, *path)
-    drivers = _drivers(manifests, devices)
+    drivers = _drivers(manifest, devices)
     yield from unknown_fields(manifest, devices, path, _DEVICES)
     for key, known in (("constraints", _CONSTRAINT), ("config", _CONFIG)):
         for index, entry in mappings_at(devices, key):
@@ -169,14 +167,14 @@ def _count(option: LineMapping) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _drivers(manifests: ManifestSet, devices: LineMapping) -> list[str]:
+def _drivers(manifest: Manifest, devices: LineMapping) -> list[str]:
     """The drivers of the devices that a claim requests, as far as its classes are known."""
     classes = [
         text_at(request, *request_path, "deviceClassName")
         for _, request in mappings_at(devices, "requests")
         for request_path in ((), ("exactly",), ("firstAvailable", 0))
     ]
-    found = [driver_of_class(manifests, name) for name in classes if name]
+    found = [driver_of_class(manifest, name) for name in classes if name]
     return [driver for driver in found if driver is not None]
 
 

@@ -7,7 +7,6 @@ from kai_py.api.problems import FieldPath
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     at,
     mapping_at,
     mapping_at_line,
@@ -20,9 +19,8 @@ DEFAULT_BACKOFF_LIMIT = 6
 DISRUPTION_TARGET = "DisruptionTarget"
 
 
-def survives_eviction(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def survives_eviction(manifest: Manifest) -> Iterator[Finding]:
     """A Job whose pods are scheduled by us has a podFailurePolicy that ignores evictions."""
-    del manifests
     for path, spec in _job_specs(manifest):
         pod = mapping_at(spec, "template", "spec")
         pods = _pods(spec)

@@ -21,7 +21,6 @@ from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     mapping_at,
     mappings_at,
     rename,
@@ -37,9 +36,8 @@ FORMER_FIELDS = {
 _LIST = re.compile(r"[Ll]ist\[(\w+)\]")
 
 
-def known_fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def known_fields(manifest: Manifest) -> Iterator[Finding]:
     """A pod or workload has only fields that the API has."""
-    del manifests
     if template_path(manifest) is not None:
         yield from _check(manifest, manifest.value, f"V1{manifest.kind}", ())
 
@@ -111,9 +109,8 @@ KEYS = tuple(
 """Annotations and labels that users write."""
 
 
-def misspelt_names(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def misspelt_names(manifest: Manifest) -> Iterator[Finding]:
     """Names that the API takes whatever they are, and that are almost those that mean something."""
-    del manifests
     specs = pod_specs(manifest)
     if template_path(manifest) is None and not specs and not is_grouped(manifest):
         return

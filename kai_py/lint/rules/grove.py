@@ -15,7 +15,6 @@ from kai_py.api.problems import FieldPath
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     at,
     mapping_at,
     mapping_at_line,
@@ -55,9 +54,8 @@ _IN_ORDER, _EXPLICIT = "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"
 _GROUP_NAME = "group"
 
 
-def pod_clique_set(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def pod_clique_set(manifest: Manifest) -> Iterator[Finding]:
     """Map a set in an article's spelling to today's shape, field by field."""
-    del manifests
     if not manifest.is_a("grove.io", "PodCliqueSet", "PodGangSet"):
         return
     if manifest.kind == "PodGangSet":

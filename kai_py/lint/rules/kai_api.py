@@ -18,7 +18,7 @@ from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.deploy.kai_api import kai_definitions
 from kai_py.dialects.kai.pod_groups import problems_of
 from kai_py.dialects.kai.queues import kai_queue_info
-from kai_py.lint.manifest import Finding, Manifest, ManifestSet, at, served_as
+from kai_py.lint.manifest import Finding, Manifest, at, served_as
 from kai_py.lint.rules.fields import unknown_fields
 
 KAI_GROUP = "scheduling.run.ai"
@@ -32,9 +32,8 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-def kai_objects(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def kai_objects(manifest: Manifest) -> Iterator[Finding]:
     """An object of KAI has the fields of its definition, with values that mean something."""
-    del manifests
     if manifest.group not in (KAI_GROUP, "kai.scheduler"):
         return  # without reading the definitions
     served = _served_versions().get((manifest.group, manifest.kind))

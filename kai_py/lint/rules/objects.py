@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from kai_py.api.model import NAME_PATTERN
 from kai_py.api.problems import FieldPath
 from kai_py.api.selectors import MAX_LABEL, is_label_key, is_label_value
-from kai_py.lint.manifest import Finding, Manifest, ManifestSet, mapping_at, set_key, walk
+from kai_py.lint.manifest import Finding, Manifest, mapping_at, set_key, walk
 
 _CLUSTER_SCOPED = {
     ("resource.k8s.io", "DeviceClass"),
@@ -42,9 +42,8 @@ _ANY_NAMES = "rbac.authorization.k8s.io"
 """The group whose objects may have any name that a path can have, as ``system:node``."""
 
 
-def identity(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def identity(manifest: Manifest) -> Iterator[Finding]:
     """An object has an API version, a kind and a name that the API accepts."""
-    del manifests
     for key in ("apiVersion", "kind"):
         value = manifest.value.get(key)
         if not value:
@@ -68,9 +67,8 @@ def _is_name(name: object, group: str) -> bool:
     return re.match(NAME_PATTERN, name) is not None
 
 
-def scope(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def scope(manifest: Manifest) -> Iterator[Finding]:
     """A cluster-scoped object has no namespace; others land in the current one without."""
-    del manifests
     kind = (manifest.group, manifest.kind)
     if kind in _CLUSTER_SCOPED and manifest.namespace:
         message = f"{manifest.kind} belongs to no namespace, the API drops this"
@@ -81,9 +79,8 @@ def scope(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield manifest.hint(("metadata",), message)
 
 
-def label_texts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def label_texts(manifest: Manifest) -> Iterator[Finding]:
     """Labels have keys and values that the API accepts."""
-    del manifests
     for path in _METADATA:
         labels = mapping_at(manifest.value, *path, "labels")
         for key, value in labels.items():
@@ -97,9 +94,8 @@ def label_texts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
                 )
 
 
-def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def text_values(manifest: Manifest) -> Iterator[Finding]:
     """Labels, annotations and what selects labels are texts; the API rejects 1 and true."""
-    del manifests
     for path, values in walk(manifest.value):
         is_metadata = path[-2:-1] == ("metadata",) and path[-1] in ("labels", "annotations")
         is_text = is_metadata or path[-1:] in _SELECTORS
@@ -112,9 +108,8 @@ def text_values(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
                 set_key(values, key, text)
 
 
-def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def shapes(manifest: Manifest) -> Iterator[Finding]:
     """Fields that are mappings or lists of mappings in the API are so in the manifest."""
-    del manifests
     if manifest.group not in _BUILT_IN:
         return
     for path, mapping in walk(manifest.value):

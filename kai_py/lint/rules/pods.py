@@ -16,7 +16,6 @@ from kai_py.embedded.kinds.amounts import STANDARD, is_of_containers
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     mapping_at,
     mapping_at_line,
     mappings_at,
@@ -34,9 +33,8 @@ _BYTES = re.compile("([0-9.]+) *([kmgtp])(i?)b?", re.IGNORECASE)
 """An amount of bytes as people write it: 4GB, 4 Gi, 512mb."""
 
 
-def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def pod_claims(manifest: Manifest) -> Iterator[Finding]:
     """A pod's claim has a name and exactly one source."""
-    del manifests
     for path, spec in pod_specs(manifest):
         for index, claim in mappings_at(spec, "resourceClaims"):
             claim_path = (*path, "resourceClaims", index)
@@ -57,9 +55,8 @@ def pod_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
                 yield manifest.error(claim_path, message)
 
 
-def container_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def container_claims(manifest: Manifest) -> Iterator[Finding]:
     """A container refers, under resources.claims, to claims of its pod."""
-    del manifests
     for path, spec in pod_specs(manifest):
         names = [str(claim.get("name")) for _, claim in mappings_at(spec, "resourceClaims")]
         used: list[str] = []
@@ -72,9 +69,8 @@ def container_claims(manifest: Manifest, manifests: ManifestSet) -> Iterator[Fin
                 yield manifest.hint((*path, "resourceClaims", index), message)
 
 
-def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def extended_resources(manifest: Manifest) -> Iterator[Finding]:
     """Extended resources (nvidia.com/gpu) are whole, and equal in limits and requests."""
-    del manifests
     for path, spec in pod_specs(manifest):
         for container_path, container in _containers(spec, path):
             resources = mapping_at(container, "resources")
@@ -83,9 +79,8 @@ def extended_resources(manifest: Manifest, manifests: ManifestSet) -> Iterator[F
             yield from _device_amounts(manifest, resources, resources_path)
 
 
-def amounts(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def amounts(manifest: Manifest) -> Iterator[Finding]:
     """Requests and limits are quantities of resources; none of the node's is above its limit."""
-    del manifests
     for path, spec in pod_specs(manifest):
         for container_path, container in _containers(spec, path):
             resources = mapping_at(container, "resources")
@@ -219,9 +214,8 @@ def _claim_names(
         used.append(name)
 
 
-def gpu_shares(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def gpu_shares(manifest: Manifest) -> Iterator[Finding]:
     """Parts of GPUs are requested by annotations of the pod, with values that are valid."""
-    del manifests
     for spec_path, spec in pod_specs(manifest):
         if spec_path[-1] != "spec":
             continue

@@ -11,7 +11,6 @@ from kai_py.dra.device_limits import selector_problem
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     at,
     mapping_at,
     move,
@@ -57,9 +56,8 @@ _MISSPELT_KEYS = {
 } - {QUEUE_NAME_KEY, KAI_QUEUE_LABEL}
 
 
-def queue(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def queue(manifest: Manifest) -> Iterator[Finding]:
     """A Queue obeys the rules of its API."""
-    del manifests
     if not manifest.is_a(GROUP, "Queue"):
         return
     yield from served_as(manifest, API_VERSION)
@@ -83,9 +81,8 @@ def _limit_selectors(manifest: Manifest) -> Iterator[Finding]:
             yield manifest.error(("spec", "limits", number, "selector"), problem)
 
 
-def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def queue_keys(manifest: Manifest) -> Iterator[Finding]:
     """A queue is named by a key that the scheduler reads, on an object that creates pods."""
-    del manifests
     for path in _metadata_paths(manifest):
         metadata = mapping_at(manifest.value, *path)
         for field in _METADATA_FIELDS:
@@ -108,9 +105,9 @@ def queue_keys(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
         yield from _conflict(manifest, metadata, path)
 
 
-def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def queue_exists(manifest: Manifest) -> Iterator[Finding]:
     """The named queue exists among the manifests and admits the namespace."""
-    queues = {found.name: found for found in manifests.of(GROUP, "Queue")}
+    queues = {found.name: found for found in manifest.all_of(GROUP, "Queue")}
     for path in _metadata_paths(manifest):
         for place in _METADATA_FIELDS:
             name = at(manifest.value, *path, place, QUEUE_NAME_KEY)
@@ -129,9 +126,8 @@ def queue_exists(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
                 yield manifest.error(field, message)
 
 
-def scheduler(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def scheduler(manifest: Manifest) -> Iterator[Finding]:
     """Pods with a queue are scheduled by us only with our schedulerName."""
-    del manifests
     named = [name for path in _metadata_paths(manifest) for name in _queue_names(manifest, path)]
     fields = SCHEDULER_FIELDS.get((manifest.group, manifest.kind), ())
     missing = [each for each in fields if "schedulerName" not in _parent(manifest, each)]

@@ -22,7 +22,6 @@ from kai_py.lint.manifest import (
     RESOURCE_GROUP,
     Finding,
     Manifest,
-    ManifestSet,
     mapping_at,
     mappings_at,
     text_at,
@@ -46,12 +45,12 @@ DEFAULT_NAMESPACE = "default"
 _DEFAULT_NAMESPACES = (DEFAULT_NAMESPACE, "kube-system", "kube-public", "kube-node-lease")
 
 
-def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def classes_exist(manifest: Manifest) -> Iterator[Finding]:
     """A DeviceClass that neither the manifests nor a known driver bring must exist already."""
     path = spec_path(manifest)
     if path is None:
         return
-    known = {found.name for found in manifests.of(RESOURCE_GROUP, "DeviceClass")} | set(
+    known = {found.name for found in manifest.all_of(RESOURCE_GROUP, "DeviceClass")} | set(
         DRIVER_OF_CLASS
     )
     path = (*path, "devices", "requests")
@@ -72,7 +71,7 @@ def classes_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findin
                 yield manifest.hint((*option_path, "deviceClassName"), message)
 
 
-def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def claims_exist(manifest: Manifest) -> Iterator[Finding]:
     """A pod's claim or template must be in the pod's namespace, and of the right kind."""
     for path, spec in pod_specs(manifest):
         for index, claim in mappings_at(spec, "resourceClaims"):
@@ -80,28 +79,30 @@ def claims_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding
                 name = text_at(claim, key)
                 if name:
                     claim_path = (*path, "resourceClaims", index, key)
-                    yield from _exists(manifest, manifests, kind, name, claim_path)
+                    yield from _exists(manifest, kind, name, claim_path)
 
 
-def namespaces_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def namespaces_exist(manifest: Manifest) -> Iterator[Finding]:
     """A namespace must exist before its objects; reported once, at its first object."""
     name = manifest.namespace
     if not name or name in _DEFAULT_NAMESPACES:
         return
-    namespaces = {found.name for found in manifests.of("", "Namespace")}
-    first = next(other for other in manifests.manifests if other.namespace == name)
+    namespaces = {found.name for found in manifest.all_of("", "Namespace")}
+    first = next(other for other in manifest.together if other.namespace == name)
     if first is manifest and name not in namespaces:
         message = f"namespace {name} is not among these manifests: kubectl create namespace {name}"
         yield manifest.hint(("metadata", "namespace"), message)
 
 
 def _exists(
-    manifest: Manifest, manifests: ManifestSet, kind: str, name: str, path: tuple[str | int, ...]
+    manifest: Manifest, kind: str, name: str, path: tuple[str | int, ...]
 ) -> Iterator[Finding]:
-    found = [other for other in manifests.of(RESOURCE_GROUP, *_OTHER_SOURCE) if other.name == name]
+    sources = manifest.all_of(RESOURCE_GROUP, *_OTHER_SOURCE)
+    found = [other for other in sources if other.name == name]
     of_kind = [other for other in found if other.kind == kind]
     if kind == "ResourceClaimTemplate":
-        of_kind += [each for each in manifests.of(*_COMPUTE_DOMAIN) if _template_of(each) == name]
+        domains = manifest.all_of(*_COMPUTE_DOMAIN)
+        of_kind += [each for each in domains if _template_of(each) == name]
     own_namespace = manifest.namespace or DEFAULT_NAMESPACE
     if any((other.namespace or DEFAULT_NAMESPACE) == own_namespace for other in of_kind):
         return
@@ -145,9 +146,8 @@ _RESOURCE_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Res
 _NOT_CONVERTIBLE = ("v1alpha1", "v1alpha2")
 
 
-def served_version(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def served_version(manifest: Manifest) -> Iterator[Finding]:
     """Replace a version that is not served; runs last, once the fields have the new shape."""
-    del manifests
     written, kind = manifest.api_version, manifest.kind
     version = written.rpartition("/")[2]
     target = _MOVED.get((written, kind))
@@ -166,9 +166,9 @@ def served_version(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
         manifest.value["apiVersion"] = target
 
 
-def subgroups_exist(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def subgroups_exist(manifest: Manifest) -> Iterator[Finding]:
     """A pod that names a group among the manifests names a subgroup that this group has."""
-    groups = KnownOwners(find_named=partial(_group, manifests))
+    groups = KnownOwners(find_named=partial(_group, manifest))
     for path, template in _templates(manifest):
         metadata = mapping_at(template, "metadata")
         marks = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
@@ -190,9 +190,9 @@ def _templates(manifest: Manifest) -> Iterator[tuple[FieldPath, LineMapping]]:
             yield path, value
 
 
-def _group(manifests: ManifestSet, collection: str, namespace: str, name: str) -> object | None:
+def _group(manifest: Manifest, collection: str, namespace: str, name: str) -> object | None:
     plural, _, group = collection.partition(".")
-    for each in manifests.manifests:
+    for each in manifest.together:
         if (
             (each.group, each.name) == (group, name)
             and f"{each.kind.lower()}s" == plural

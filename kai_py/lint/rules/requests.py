@@ -23,7 +23,6 @@ from kai_py.lint.cel.published import published
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     mapping_at,
     mapping_at_line,
     mappings_at,
@@ -48,19 +47,17 @@ _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 EXACT_FIELDS = (*SUBREQUEST_FIELDS, "adminAccess")
 
 
-def requests(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def requests(manifest: Manifest) -> Iterator[Finding]:
     """Convert every request of a claim or template to today's form."""
     path = spec_path(manifest)
     if path is None:
         return
     path = (*path, "devices", "requests")
     for index, request in mappings_at(manifest.value, *path):
-        yield from _request(manifest, manifests, request, (*path, index))
+        yield from _request(manifest, request, (*path, index))
 
 
-def _request(
-    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
-) -> Iterator[Finding]:
+def _request(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     known = ("name", "exactly", "firstAvailable", *EXACT_FIELDS)
     yield from unknown_fields(manifest, request, path, known)
     if not request.get("name"):
@@ -69,9 +66,9 @@ def _request(
         set_key(request, "name", name)
     yield from _label(manifest, request, path)
     if "firstAvailable" in request:
-        yield from _alternatives(manifest, manifests, request, path)
+        yield from _alternatives(manifest, request, path)
     else:
-        yield from _exactly(manifest, manifests, request, path)
+        yield from _exactly(manifest, request, path)
 
 
 def _label(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
@@ -81,9 +78,7 @@ def _label(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterato
         yield manifest.error((*path, "name"), message)
 
 
-def _exactly(
-    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
-) -> Iterator[Finding]:
+def _exactly(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     flat = [key for key in request if key in EXACT_FIELDS]
     nested = isinstance(request.get("exactly"), LineMapping)
     old = manifest.api_version.endswith(("/v1beta1", "/v1alpha3"))
@@ -105,7 +100,7 @@ def _exactly(
     _class_first(exact)
     set_key(request, "exactly", exact)
     yield from unknown_fields(manifest, exact, (*path, "exactly"), EXACT_FIELDS)
-    yield from correct_values(manifest, manifests, exact, (*path, "exactly"))
+    yield from correct_values(manifest, exact, (*path, "exactly"))
 
 
 def _move_field(
@@ -123,9 +118,7 @@ def _move_field(
     del source[key]
 
 
-def _alternatives(
-    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
-) -> Iterator[Finding]:
+def _alternatives(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     if "exactly" in request:
         yield manifest.error(path, "has both exactly and firstAvailable: keep one")
         return
@@ -152,7 +145,7 @@ def _alternatives(
             yield manifest.error((*entry_path, "adminAccess"), message)
         known = ("name", *EXACT_FIELDS)
         yield from unknown_fields(manifest, entry, entry_path, known)
-        yield from correct_values(manifest, manifests, entry, entry_path)
+        yield from correct_values(manifest, entry, entry_path)
     for key in common:
         del request[key]
 
@@ -190,9 +183,7 @@ _MODES = {"exactcount": "ExactCount", "exact": "ExactCount", "count": "ExactCoun
 _MAX_DEVICES = 32
 
 
-def correct_values(
-    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
-) -> Iterator[Finding]:
+def correct_values(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     """Check and correct the fields of one ``exactly`` or one alternative."""
     if not request.get("deviceClassName"):
         message = "names no deviceClassName, which the API requires"
@@ -200,7 +191,7 @@ def correct_values(
     yield from _types(manifest, request, path)
     yield from _mode_and_count(manifest, request, path)
     if "capacity" in request:
-        yield from _capacity(manifest, manifests, request, path)
+        yield from _capacity(manifest, request, path)
 
 
 def _types(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
@@ -238,9 +229,7 @@ def _is_whole(count: object) -> bool:
     return isinstance(count, int) and not isinstance(count, bool)
 
 
-def _capacity(
-    manifest: Manifest, manifests: ManifestSet, request: LineMapping, path: FieldPath
-) -> Iterator[Finding]:
+def _capacity(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     capacity, path = mapping_at(request, "capacity"), (*path, "capacity")
     if capacity and "requests" not in capacity:
         message = f"{', '.join(capacity)} must be under capacity.requests"
@@ -250,7 +239,7 @@ def _capacity(
             move(capacity, requests, key)
         set_key(capacity, "requests", requests)
     requests, path = mapping_at(capacity, "requests"), (*path, "requests")
-    driver = driver_of_class(manifests, str(request.get("deviceClassName", "")))
+    driver = driver_of_class(manifest, str(request.get("deviceClassName", "")))
     for key in list(requests):
         yield from _amount(manifest, requests[key], (*path, key))
         domain, _, name = key.rpartition("/")

@@ -15,7 +15,6 @@ from kai_py.lint.manifest import (
     RESOURCE_GROUP,
     Finding,
     Manifest,
-    ManifestSet,
     at,
     mapping_at,
     mapping_at_line,
@@ -30,9 +29,8 @@ _KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 _ABSENT_TOLERATED = ("has(", ".?", "[?", " in device.")
 
 
-def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def shapes(manifest: Manifest) -> Iterator[Finding]:
     """A selector is written ``- cel: {expression: "..."}``."""
-    del manifests
     if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
         return
     for path, mapping in list(walk(mapping_at(manifest.value, "spec"), ("spec",))):
@@ -50,7 +48,7 @@ def shapes(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             set_key(mapping, "selectors", corrected)
 
 
-def expressions(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def expressions(manifest: Manifest) -> Iterator[Finding]:
     """Correct a selector's expression, then check it as the API server does."""
     if not manifest.is_a(RESOURCE_GROUP, *_KINDS):
         return
@@ -59,16 +57,15 @@ def expressions(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]
         if not source:
             continue
         expression_path = (*path, "cel", "expression")
-        result = correct(source, _driver(manifest, manifests, path, source))
+        result = correct(source, _driver(manifest, path, source))
         for reason in result.reasons:
             yield manifest.error(expression_path, reason, fixed=True)
         mapping["cel"]["expression"] = result.source
         yield from _checked(manifest, expression_path, result.source)
 
 
-def guards(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def guards(manifest: Manifest) -> Iterator[Finding]:
     """A class tests the driver first: devices of other drivers have none of these names."""
-    del manifests
     if not manifest.is_a(RESOURCE_GROUP, "DeviceClass"):
         return
     selectors = at(manifest.value, "spec", "selectors") or ()
@@ -104,7 +101,7 @@ def _selector(item: Any, line: int) -> Any:
     return item
 
 
-def _driver(manifest: Manifest, manifests: ManifestSet, path: FieldPath, source: str) -> str:
+def _driver(manifest: Manifest, path: FieldPath, source: str) -> str:
     """The driver of the devices that a selector is about."""
     siblings = at(manifest.value, *path[:-1]) if path else None
     texts = [text_at(item, "cel", "expression") for item in siblings or ()]
@@ -112,10 +109,10 @@ def _driver(manifest: Manifest, manifests: ManifestSet, path: FieldPath, source:
     if own:
         return own
     for mapping in request_at(manifest, path):
-        driver = driver_of_class(manifests, str(mapping.get("deviceClassName", "")))
+        driver = driver_of_class(manifest, str(mapping.get("deviceClassName", "")))
         if driver:
             return driver
-    if manifest.kind == "DeviceClass" and (driver := driver_of_class(manifests, manifest.name)):
+    if manifest.kind == "DeviceClass" and (driver := driver_of_class(manifest, manifest.name)):
         return driver
     return driver_of_selectors([source, *texts]) or DEFAULT_DRIVER
 

@@ -16,7 +16,6 @@ from kai_py.grouping.workload_gang import first_template, gang_of_workload
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
-    ManifestSet,
     mapping_at,
     mapping_at_line,
     move,
@@ -51,9 +50,8 @@ def pod_specs(manifest: Manifest) -> list[tuple[FieldPath, LineMapping]]:
     return [(path, spec) for path, spec in found if isinstance(spec.get("containers"), list)]
 
 
-def misplaced_pod_fields(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def misplaced_pod_fields(manifest: Manifest) -> Iterator[Finding]:
     """Fields of the pod are in the pod's spec, not in the workload's."""
-    del manifests
     path = template_path(manifest)
     if not path:
         return
@@ -66,9 +64,8 @@ def misplaced_pod_fields(manifest: Manifest, manifests: ManifestSet) -> Iterator
             move(spec, pod, key)
 
 
-def restart_policy(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def restart_policy(manifest: Manifest) -> Iterator[Finding]:
     """A Job's pods restart OnFailure or Never; pods of other workloads Always."""
-    del manifests
     path = template_path(manifest)
     if not path:
         return
@@ -86,9 +83,8 @@ def restart_policy(manifest: Manifest, manifests: ManifestSet) -> Iterator[Findi
     set_key(pod, "restartPolicy", expected)
 
 
-def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def selector(manifest: Manifest) -> Iterator[Finding]:
     """A workload that selects its pods must select those of its own template."""
-    del manifests
     if manifest.kind not in _SELECTOR_KINDS or not template_path(manifest):
         return
     spec = mapping_at(manifest.value, "spec")
@@ -108,9 +104,8 @@ def selector(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
             yield manifest.error(("spec", "selector", "matchLabels", key), message)
 
 
-def gang(manifest: Manifest, manifests: ManifestSet) -> Iterator[Finding]:
+def gang(manifest: Manifest) -> Iterator[Finding]:
     """The pods of a workload are a gang that can start."""
-    del manifests
     kind = GroupKind(manifest.group, manifest.kind)
     if not is_grouped(manifest) or not manifest.name:
         return
