@@ -1,13 +1,19 @@
-"""Running pods without their claims, and reservations without their pods.
+"""Running pods without their claims, and reservations without pods that use them.
 
 A scheduler allocates and reserves every claim of a pod before it binds the pod, so a bound pod
 without is one that lost its devices. Pods of other schedulers count once they run: one that is
-pinned to a node by hand waits there for its claims. Sources: KEP-4381, KEP-5004, KEP-5729.
+pinned to a node by hand waits there for its claims.
+
+A pod names its claims in its spec and status, for good once it is bound. A claim that the pod owns
+may be reserved before its status says so, while the pod is being bound. Where it is unknown which
+claims a pod has, nothing is said of what is reserved for it, nor of finished and terminating pods:
+their reservations go. Sources: KEP-4381, KEP-5004, KEP-5729.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from kai_py.api.phrases import first_of
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import (
     AllocationResult,
@@ -211,3 +217,58 @@ def _reservation_finding(
 
 
 _KINDS = {PODS: "Pod", POD_GROUPS: "PodGroup"}
+
+
+def reservations_without_use(cluster: AuditedCluster) -> Steps:
+    """Claims that are reserved for existing pods which do not use them."""
+    pods: dict[str, Pod] = {}
+    for pod in cluster.pods:
+        pods[pod.metadata.uid] = pod
+        yield None
+    names: dict[str, Set[str] | None] = {}
+    for claim in cluster.claims:
+        users = (each for each in claim.status.reserved_for if each.resource == PODS)
+        found = [
+            user.name
+            for user in users
+            if user.uid in pods and not _may_use(cluster, claim, pods[user.uid], names)
+        ]
+        is_fault = found and reservation_settled(cluster, claim)
+        yield _finding(claim, sorted(found)) if is_fault else None
+
+
+def _may_use(
+    cluster: AuditedCluster, claim: ResourceClaim, pod: Pod, names: dict[str, Set[str] | None]
+) -> bool:
+    """``names``: the claims of each pod that was asked about, by uid."""
+    if is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return True
+    uid = pod.metadata.uid
+    is_settled = bool(pod.spec.node_name) and cluster.is_settled(bound_since(pod))
+    if not is_settled and any(owner.uid == uid for owner in claim.metadata.owner_references):
+        return True
+    if uid not in names:
+        names[uid] = _names(cluster, pod)
+    named = names[uid]
+    return named is None or claim.metadata.name in named
+
+
+def _names(cluster: AuditedCluster, pod: Pod) -> Set[str] | None:
+    """The claims that the pod uses; None where not all of them are known."""
+    group = group_of(cluster, pod)
+    if group is None and pod_group_of(pod) is not None:
+        return None
+    names = {name for name, _ in claim_names(pod, group)}
+    return None if "" in names else names
+
+
+def _finding(claim: ResourceClaim, pods: list[str]) -> AuditFinding:
+    namespace = claim.metadata.namespace
+    name = name_of(namespace, claim.metadata.name)
+    users = [f"Pod {name_of(namespace, pod)}" for pod in pods]
+    return AuditFinding(
+        FindingKind.RESERVATION_WITHOUT_POD,
+        (f"ResourceClaim {name}", *users),
+        f"claim {name} is reserved for {first_of(users)}, which does not use it: its devices are "
+        "not given back while the pod exists",
+    )

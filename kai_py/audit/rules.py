@@ -1,6 +1,10 @@
 """All rules of the auditor. Each is linear in objects, allocated devices and volumes."""
 
-from kai_py.audit.claims import pods_without_claims, reservations_without_pods
+from kai_py.audit.claims import (
+    pods_without_claims,
+    reservations_without_pods,
+    reservations_without_use,
+)
 from kai_py.audit.devices import devices_used_twice
 from kai_py.audit.exclusive_use import host_ports_used_twice, volumes_used_twice
 from kai_py.audit.finding import AuditedCluster, AuditFinding
@@ -10,7 +14,6 @@ from kai_py.audit.nodes import (
     pods_without_nodes,
     shared_gpus_reserved,
 )
-from kai_py.audit.unused_reservations import reservations_without_use
 
 RULES = (
     pods_without_claims,

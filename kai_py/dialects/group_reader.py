@@ -2,7 +2,8 @@
 
 All are read in one way: the object is looked up by name in the pod's namespace; while it does not
 exist its pods wait. The queue that it names, if any, takes precedence over that of the pod and its
-owners.
+owners. The PodGroup of the coscheduling plug-in (scheduling.x-k8s.io/v1alpha1), which a label
+names, has nothing beyond that.
 """
 
 from collections.abc import Callable
@@ -114,3 +115,26 @@ def min_member_tree(found: Unstructured, _chain: OwnerChain) -> Subgroup:
 def _queue(reader: GroupReader, found: Unstructured, meta: ObjectMeta) -> str:
     annotated = annotation_or_label(meta, QUEUE_NAME_KEY) or annotation_or_label(meta, QUEUE)
     return annotated or (str(found.first_at(reader.queue) or "") if reader.queue else "")
+
+
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def _name(chain: OwnerChain) -> str:
+    return chain.pod.metadata.labels.get(GROUP_LABEL, "")
+
+
+def _marker(chain: OwnerChain) -> str:
+    name = _name(chain)
+    return f'label {GROUP_LABEL} "{name}"' if name else ""
+
+
+COSCHEDULING = group_source(
+    GroupReader(
+        kind="PodGroup.scheduling.x-k8s.io",
+        collection="podgroups.scheduling.x-k8s.io",
+        marker=_marker,
+        name=_name,
+        tree=min_member_tree,
+    )
+)

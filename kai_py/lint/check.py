@@ -14,7 +14,6 @@ from kai_py.lint.refused import refused_fields
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,
-    evictions,
     fields,
     grove,
     kai_api,
@@ -55,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     queues.queue_keys,
     queues.queue_exists,
     queues.scheduler,
-    evictions.survives_eviction,
+    workloads.survives_eviction,
     fields.known_fields,
     fields.misspelt_names,
     references.namespaces_exist,

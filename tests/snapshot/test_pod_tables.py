@@ -18,7 +18,7 @@ from kai_py.api.problems import is_misspelling
 from kai_py.api.records.core import Condition
 from kai_py.dra import cluster_devices
 from kai_py.grouping.grouper import Grouper
-from kai_py.plan.explain.objects import MAX_MISNAMED
+from kai_py.plan.cycle.outcome import MAX_MISNAMED
 from kai_py.snapshot import builder
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN

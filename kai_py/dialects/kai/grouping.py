@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
-from kai_py.dialects.coscheduling import COSCHEDULING
+from kai_py.dialects.group_reader import COSCHEDULING
 from kai_py.dialects.grove import GROVE, with_base_gang_affinity
 from kai_py.dialects.kai.pod_groups import POD_GROUP, in_existing_group
 from kai_py.dialects.kai.workloads import KaiQueueNaming, with_kai_defaults
