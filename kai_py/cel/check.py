@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_py.cel.format_check import format_faults
 from kai_py.cel.functions import Overload
 from kai_py.cel.library import find, strings, times
+from kai_py.cel.library.textformat import format_faults
 from kai_py.cel.syntax import (
     Bind,
     Call,

@@ -25,7 +25,6 @@ from kai_py.dra.device_accounting import DeviceAccounting
 from kai_py.dra.device_kinds import DeviceKinds, PossibleDevices, possible_devices
 from kai_py.dra.device_state import DeviceState, unreadable_shares
 from kai_py.dra.divisible_gpus import DivisibleGpu, divisible_by_node, memory_mib
-from kai_py.dra.free_devices import FreeDevices
 from kai_py.dra.gpu_weight import GpuWeights
 from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
@@ -33,7 +32,7 @@ from kai_py.dra.node_resources import NONE, NodeResources, node_resources
 from kai_py.dra.search import DEFAULT_BUDGET
 from kai_py.dra.spending import Spending
 from kai_py.dra.taints import with_class_selectors
-from kai_py.dra.whole_devices import WholeDeviceClaims
+from kai_py.dra.whole_devices import FreeDevices, WholeDeviceClaims
 from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns

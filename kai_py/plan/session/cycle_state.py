@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from kai_py.dra.free_devices import takes_fixed_number
+from kai_py.dra.whole_devices import takes_fixed_number
 from kai_py.grouping.admitted import RESIZABLE
 from kai_py.plan.observations import (
     AvoidedDevice,
