@@ -89,6 +89,18 @@ def repeated(values: Iterable[object], path: str) -> Iterator[FieldError]:
         seen.add(value)
 
 
+def missing(document: Json, fields: Iterable[str], prefix: str) -> list[FieldError]:
+    """Report the fields that a document must set; ``prefix``: what precedes their names."""
+    return [required(f"{prefix}{field}") for field in fields if not document.get(field)]
+
+
+def changed(new: Json, old: Json, fields: Iterable[str], prefix: str = "") -> Iterator[FieldError]:
+    """Report the immutable fields that differ; ``prefix``: what precedes their names."""
+    for field in fields:
+        if new.get(field) != old.get(field):
+            yield invalid_value(f"{prefix}{field}", new.get(field), "field is immutable")
+
+
 def unsupported(path: str, value: Any, allowed: Sequence[Any]) -> FieldError:
     """Report a value that is none of the listed ones."""
     choices = ", ".join(json.dumps(choice) for choice in allowed)

@@ -18,7 +18,14 @@ from kai_py.api.records.policy import LimitRange, RuntimeClass
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import Identity, Json
-from kai_py.embedded.errors import FieldError, bad_request, forbidden_field, invalid_value, required
+from kai_py.embedded.errors import (
+    FieldError,
+    bad_request,
+    forbidden_field,
+    invalid_value,
+    missing,
+    required,
+)
 from kai_py.embedded.resources import ServedResource
 from kai_py.watch.kinds import WATCHED
 
@@ -92,11 +99,8 @@ def _validate_owners(meta: Json) -> list[FieldError]:
     errors = []
     owners = meta.get("ownerReferences") or []
     for index, owner in enumerate(owners):
-        errors += [
-            required(f"metadata.ownerReferences[{index}].{field}")
-            for field in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(field)
-        ]
+        fields = ("apiVersion", "kind", "name", "uid")
+        errors += missing(owner, fields, f"metadata.ownerReferences[{index}].")
     if sum(bool(owner.get("controller")) for owner in owners) > 1:
         rule = "Only one reference can have Controller set to true"
         errors.append(invalid_value("metadata.ownerReferences", len(owners), rule))

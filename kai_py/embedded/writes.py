@@ -5,7 +5,6 @@ Translates HTTP's terms (verb, subresource, content type, query) to calls of the
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from kai_py.embedded import subresources
@@ -150,15 +149,20 @@ def _patch(api: ApiServer, target: Target, request: WriteRequest) -> WriteRespon
         warnings.extend(_unknown_fields(target, request, changed))
         return changed
 
-    patched = api.edit(
+    return WriteResponse(_edit(api, target, request, checked), warnings=tuple(warnings))
+
+
+def _edit(
+    api: ApiServer, target: Target, request: WriteRequest, change: Callable[[Json], Json]
+) -> Json:
+    return api.edit(
         target.resource,
         target.name,
         target.scope,
-        checked,
+        change,
         subresource=target.subresource,
         dry_run=request.dry_run,
     )
-    return WriteResponse(patched, warnings=tuple(warnings))
 
 
 def _change(target: Target, request: WriteRequest) -> Callable[[Json], Json]:
@@ -169,11 +173,7 @@ def _change(target: Target, request: WriteRequest) -> Callable[[Json], Json]:
         raise unsupported_media_type(
             accepted if target.resource.custom else [*accepted, STRATEGIC_PATCH]
         )
-    return partial(_patched, apply=apply, patch=request.body)
-
-
-def _patched(present: Json, *, apply: Callable[[Any, Any], Json], patch: Any) -> Json:
-    return apply(present, patch)
+    return lambda present: apply(present, request.body)
 
 
 def _apply(api: ApiServer, target: Target, request: WriteRequest) -> WriteResponse:
@@ -197,15 +197,7 @@ def _apply(api: ApiServer, target: Target, request: WriteRequest) -> WriteRespon
         def change(present: Json) -> Json:
             return api.applied.merge(present, config, manager=manager, force=force)
 
-        applied = api.edit(
-            resource,
-            target.name,
-            target.scope,
-            change,
-            subresource=target.subresource,
-            dry_run=request.dry_run,
-        )
-        code = 200
+        applied, code = _edit(api, target, request, change), 200
     if not request.dry_run:
         api.applied.remember(uid_of(applied), config, manager=manager)
     return WriteResponse(applied, code, warnings=warnings)

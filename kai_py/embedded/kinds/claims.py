@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from kai_py.embedded.documents import Json, set_default
 from kai_py.embedded.errors import (
     FieldError,
+    changed,
     duplicate,
     forbidden_field,
     invalid,
     invalid_value,
+    missing,
     repeated,
     required,
     unsupported,
@@ -147,9 +149,7 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
 
 
 def _immutable_spec(new: Json, old: Json) -> list[FieldError]:
-    if new.get("spec") == old.get("spec"):
-        return []
-    return [invalid_value("spec", new.get("spec"), "field is immutable")]
+    return list(changed(new, old, ("spec",)))
 
 
 def _validate_claim_status(new: Json, old: Json) -> list[FieldError]:
@@ -169,11 +169,7 @@ def _validate_results(spec: Json, allocation: Json) -> list[FieldError]:
     errors = too_many(results, MAX_RESULTS, path)
     known = _request_names(spec)
     for index, result in enumerate(results):
-        errors += [
-            required(f"{path}[{index}].{field}")
-            for field in ("driver", "pool", "device")
-            if not result.get(field)
-        ]
+        errors += missing(result, ("driver", "pool", "device"), f"{path}[{index}].")
         if result.get("request") not in known:
             errors.append(
                 invalid_value(f"{path}[{index}].request", result.get("request"), _REQUEST_NAME_RULE)
@@ -192,11 +188,7 @@ def _validate_reservations(claim: Json, status: Json, before: Json) -> list[Fiel
     seen: set[str] = set()
     for index, consumer in enumerate(consumers):
         consumer_path = f"{path}[{index}]"
-        errors += [
-            required(f"{consumer_path}.{field}")
-            for field in ("resource", "name", "uid")
-            if not consumer.get(field)
-        ]
+        errors += missing(consumer, ("resource", "name", "uid"), f"{consumer_path}.")
         if consumer.get("uid") in seen:
             errors.append(duplicate(f"{consumer_path}.uid", consumer["uid"]))
         seen.add(consumer.get("uid", ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kai_py.api.records.storage import BETA_CLASS, DEFAULT_CLASS
 from kai_py.embedded.documents import Json, clone, name_of
-from kai_py.embedded.errors import FieldError, invalid_value, required
+from kai_py.embedded.errors import FieldError, changed, invalid_value, required
 from kai_py.embedded.kinds.amounts import node_amount_errors
 from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.store import Store
@@ -56,11 +56,7 @@ def _validate_priority_class(priority_class: Json) -> list[FieldError]:
 
 
 def _validate_priority_class_update(new: Json, old: Json) -> list[FieldError]:
-    return [
-        invalid_value(field, new[field], "field is immutable")
-        for field in ("value", "preemptionPolicy")
-        if new[field] != old[field]
-    ]
+    return list(changed(new, old, ("value", "preemptionPolicy")))
 
 
 def _prepare_budget(budget: Json) -> None:

@@ -13,6 +13,7 @@ from kai_py.dra.selectors.selector import compile_selector
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import (
     FieldError,
+    changed,
     forbidden_field,
     invalid_value,
     repeated,
@@ -258,17 +259,12 @@ def _validate_served_slice(resource_slice: Json) -> list[FieldError]:
 
 
 def _validate_slice_update(new: Json, old: Json) -> list[FieldError]:
-    errors = _validate_served_slice(new)
-    for field in ("driver", "nodeName"):
-        if new["spec"].get(field) != old["spec"].get(field):
-            errors.append(
-                invalid_value(f"spec.{field}", new["spec"].get(field), "field is immutable")
-            )
-    if new["spec"]["pool"]["name"] != old["spec"]["pool"]["name"]:
-        errors.append(
-            invalid_value("spec.pool.name", new["spec"]["pool"]["name"], "field is immutable")
-        )
-    return errors
+    spec, before = new["spec"], old["spec"]
+    return [
+        *_validate_served_slice(new),
+        *changed(spec, before, ("driver", "nodeName"), "spec."),
+        *changed(spec["pool"], before["pool"], ("name",), "spec.pool."),
+    ]
 
 
 DEVICE_CLASS_RULES = KindRules(

@@ -7,7 +7,14 @@ k8s.io/kubernetes pkg/apis/{batch,apps}.
 from typing import Any
 
 from kai_py.embedded.documents import Json, lookup, name_of, set_default, uid_of
-from kai_py.embedded.errors import FieldError, invalid_value, not_implemented, required, unsupported
+from kai_py.embedded.errors import (
+    FieldError,
+    changed,
+    invalid_value,
+    not_implemented,
+    required,
+    unsupported,
+)
 from kai_py.embedded.kinds.pods import default_pod_spec, validate_pod_spec
 from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.selectors import label_selector
@@ -83,12 +90,7 @@ def _validate_job_update(new: Json, old: Json) -> list[FieldError]:
         fixed.append("template")
     if new["spec"].get("completionMode") != "Indexed":
         fixed.append("completions")
-    errors += [
-        invalid_value(f"spec.{field}", new["spec"].get(field), "field is immutable")
-        for field in fixed
-        if new["spec"].get(field) != old["spec"].get(field)
-    ]
-    return errors
+    return [*errors, *changed(new["spec"], old["spec"], fixed, "spec.")]
 
 
 def _default_replicated(document: Json) -> None:
@@ -139,12 +141,10 @@ def _validate_replicated(document: Json) -> list[FieldError]:
 
 
 def _validate_replicated_update(new: Json, old: Json) -> list[FieldError]:
-    errors = _validate_replicated(new)
-    if new["spec"].get("selector") != old["spec"].get("selector"):
-        errors.append(
-            invalid_value("spec.selector", new["spec"].get("selector"), "field is immutable")
-        )
-    return errors
+    return [
+        *_validate_replicated(new),
+        *changed(new["spec"], old["spec"], ("selector",), "spec."),
+    ]
 
 
 def _empty_status(status: dict[str, Any]) -> Any:
