@@ -27,8 +27,7 @@ from kai_py.lint.manifest import (
     text_at,
 )
 from kai_py.lint.rules.pods import GPU
-from kai_py.lint.rules.queues import DEFAULT_SCHEDULER
-from kai_py.lint.rules.workloads import is_grouped, pod_specs, template_path
+from kai_py.lint.rules.workloads import DEFAULT_SCHEDULER, is_grouped, pod_specs, template_path
 
 FORMER_FIELDS = {
     "workloadRef": "only Kubernetes 1.35 has it: later, schedulingGroup names a PodGroup",

@@ -18,10 +18,9 @@ from kai_py.lint.manifest import (
     served_as,
     set_key,
 )
-from kai_py.lint.rules.workloads import pod_specs, template_path
+from kai_py.lint.rules.workloads import DEFAULT_SCHEDULER, pod_specs, template_path
 
 KAI_QUEUE_LABEL = "kai.scheduler/queue"
-DEFAULT_SCHEDULER = "kai-scheduler"
 SCHEDULER_FIELDS = {
     ("argoproj.io", "Workflow"): ("spec.schedulerName",),
     ("apps.nvidia.com", "NIMService"): ("spec.schedulerName",),

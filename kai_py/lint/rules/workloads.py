@@ -27,7 +27,6 @@ from kai_py.lint.manifest import (
     set_key,
     walk,
 )
-from kai_py.lint.rules.queues import DEFAULT_SCHEDULER
 
 TEMPLATES: dict[tuple[str, str], FieldPath] = {
     ("", "Pod"): (),
@@ -40,6 +39,7 @@ TEMPLATES: dict[tuple[str, str], FieldPath] = {
     ("apps", "ReplicaSet"): ("spec", "template"),
 }
 """Path of the pod template (metadata and spec) by kind."""
+DEFAULT_SCHEDULER = "kai-scheduler"
 DEFAULT_BACKOFF_LIMIT = 6
 DISRUPTION_TARGET = "DisruptionTarget"
 _SELECTOR_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
