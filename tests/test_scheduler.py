@@ -11,7 +11,7 @@ import kai_py.scheduler
 from kai_py.api.crd import crds
 from kai_py.audit import finding
 from kai_py.config import Configuration, LeaderElectionConfig
-from kai_py.embedded import http
+from kai_py.embedded import cluster as http_front
 from kai_py.observe import auditor
 from kai_py.observe.metrics import Metrics
 from kai_py.planner import Planner
@@ -333,7 +333,7 @@ async def test_the_auditor_looks_at_the_cluster_beside_the_cycles(cluster, monke
     monkeypatch.setattr(finding, "CONFIRM_SECONDS", 0.0)
     monkeypatch.setattr(auditor, "INTERVAL", 0.1)
     # A finding counts once every kind has shown the versions of all others, by a bookmark at last.
-    monkeypatch.setattr(http, "BOOKMARK_SECONDS", 0.5)
+    monkeypatch.setattr(http_front, "BOOKMARK_SECONDS", 0.5)
     async with scheduling(cluster) as scheduler:
         submit(cluster, "fits", 8)
         await until(lambda: bound(cluster, "fits") == 8)

@@ -17,7 +17,7 @@ from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
 from kai_py.embedded.deletion import delete_all
 from kai_py.embedded.documents import Json, lookup, with_condition
 from kai_py.embedded.errors import FieldError, invalid_value, not_implemented, required
-from kai_py.embedded.kinds.rules import KindRules
+from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.resources import ServedResource
 from kai_py.embedded.store import Change, ChangeType
 

@@ -14,9 +14,8 @@ from kai_py.embedded import columns
 from kai_py.embedded.columns import Column
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import no_such_resource
-from kai_py.embedded.kinds import claims, cluster, devices, pod_defaults, pods, workloads
+from kai_py.embedded.kinds import KindRules, claims, cluster, devices, pod_defaults, pods, workloads
 from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
-from kai_py.embedded.kinds.rules import KindRules
 
 Convert: TypeAlias = Callable[[Json], Json]
 

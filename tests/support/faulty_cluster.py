@@ -11,9 +11,8 @@ from typing import TypeAlias
 from aiohttp import web
 
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.cluster import EmbeddedCluster
+from kai_py.embedded.cluster import EmbeddedCluster, HttpFront, WatchStream
 from kai_py.embedded.errors import RequestError
-from kai_py.embedded.http import HttpFront, WatchStream
 from kai_py.embedded.routing import Target, parse_path, verb_of
 
 

@@ -19,6 +19,7 @@ from kai_py.embedded.errors import (
     required,
     unsupported,
 )
+from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.kinds.devices import (
     label_errors,
     qualified_name_errors,
@@ -27,7 +28,6 @@ from kai_py.embedded.kinds.devices import (
     validate_config,
     validate_selectors,
 )
-from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.store import Store
 
 NAMESPACES = "namespaces"

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from kai_py.api.records.storage import BETA_CLASS, DEFAULT_CLASS
 from kai_py.embedded.documents import Json, clone, name_of
 from kai_py.embedded.errors import FieldError, changed, invalid_value, required
+from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.kinds.amounts import node_amount_errors
-from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.store import Store
 
 STORAGE_CLASSES = "storageclasses.storage.k8s.io"

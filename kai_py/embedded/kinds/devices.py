@@ -19,7 +19,7 @@ from kai_py.embedded.errors import (
     repeated,
     required,
 )
-from kai_py.embedded.kinds.rules import KindRules
+from kai_py.embedded.kinds import KindRules
 
 MAX_SELECTORS = 32
 MAX_DEVICES_PER_SLICE = 128

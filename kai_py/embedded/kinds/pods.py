@@ -14,10 +14,10 @@ from kai_py.embedded.errors import (
     required,
     unsupported,
 )
+from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_amount_errors
 from kai_py.embedded.kinds.pod_defaults import admit_pod, default_from_other_fields
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
-from kai_py.embedded.kinds.rules import KindRules
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _UPDATABLE_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")

@@ -15,8 +15,8 @@ from kai_py.embedded.errors import (
     required,
     unsupported,
 )
+from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.kinds.pods import default_pod_spec, validate_pod_spec
-from kai_py.embedded.kinds.rules import KindRules
 from kai_py.embedded.selectors import label_selector
 
 _UNSUPPORTED_JOB_FIELDS = ("successPolicy", "backoffLimitPerIndex", "maxFailedIndexes", "managedBy")
