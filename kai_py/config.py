@@ -17,12 +17,12 @@ from kai_py.api.extensions import InstalledAction
 from kai_py.api.manifests import ManifestError, line_at, read_documents
 from kai_py.api.model import ApiModel, Name, QualifiedName
 from kai_py.api.node_departures import NodeDeparturesConfig
-from kai_py.api.placement import PlacementConfig
 from kai_py.api.problems import field_problems
 from kai_py.api.settings import (
     EvictionConfig,
     HttpConfig,
     LogConfig,
+    PlacementConfig,
     PrometheusUsage,
     WebhookConfig,
 )
