@@ -20,14 +20,13 @@ from prometheus_client import CollectorRegistry
 from kai_py.api.crd import crds
 from kai_py.api.settings import EvictionConfig
 from kai_py.config import Configuration, LeaderElectionConfig
-from kai_py.demo.driver import ScriptDriver
-from kai_py.demo.events import AnyDemoEvent, DemoSummary, LogLine
+from kai_py.demo.events import AnyDemoEvent, DemoSummary, LogLine, StepStarted
 from kai_py.demo.observer import Observer
-from kai_py.demo.script import GPUS_PER_NODE, Script
+from kai_py.demo.script import GPUS_PER_NODE, MilestoneReached, Script, ScriptStep
 from kai_py.demo.verification import Verification
-from kai_py.demo.workloads import PLUGIN_NODES, setup_manifests
+from kai_py.demo.workloads import NAMESPACE, PLUGIN_NODES, job_manifest, setup_manifests
 from kai_py.embedded.cluster import EmbeddedCluster
-from kai_py.embedded.kubelet import PodTiming
+from kai_py.embedded.kubelet import RUN_SECONDS, PodTiming
 from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
@@ -37,10 +36,13 @@ from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import with_advisor
 from kai_py.watch.client import Client
 from kai_py.watch.credentials import Anonymous
+from kai_py.watch.errors import NotFound
 from kai_py.watch.http_transport import connect
-from kai_py.watch.kinds import PODS
+from kai_py.watch.kinds import JOBS, PODS
 
 RACKS = 2
+STEP_TIMEOUT = 20.0
+JOB_LABEL = "batch.kubernetes.io/job-name"
 PLUGIN_NODE = "plugin-0"
 MAX_START_SECONDS = 1.0
 MIN_START_SECONDS = 0.3
@@ -163,6 +165,74 @@ class DemoRun:
         self.changed.set()
 
 
+class ScriptDriver:
+    """Runs the steps of the script against the API, as users with a client would.
+
+    A step begins once all milestones it depends on have been reached and its pause has passed; if
+    they are not reached within ``STEP_TIMEOUT`` seconds, the demo ends there.
+    """
+
+    def __init__(self, client: Client, run: DemoRun, *, speed: float) -> None:
+        self._client, self._run, self._speed = client, run, speed
+
+    async def run(self, script: Script) -> bool:
+        """Run all steps; False when one could not begin."""
+        for number, step in enumerate(script.steps, start=1):
+            if not await self.wait_for(step.after):
+                return False
+            await asyncio.sleep(step.pause / self._speed)
+            self._run.publish(_step_started(step, number, len(script.steps), self._run.clock()))
+            await self._start_step(step)
+        return await self.wait_for(_final_milestones(script))
+
+    async def end(self, job: str) -> None:
+        """Let the pods of a Job succeed."""
+        pods = await self._client.list(
+            PODS.at(), namespace=NAMESPACE, label_selector=f"{JOB_LABEL}={job}"
+        )
+        done = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
+        for pod in pods.items:
+            try:
+                await self._client.patch(PODS.at(), pod.metadata.name, done, namespace=NAMESPACE)
+            except NotFound:
+                continue
+
+    async def wait_for(self, wanted: tuple[MilestoneReached, ...]) -> bool:
+        """Whether all these milestones are reached in time."""
+        try:
+            async with asyncio.timeout(STEP_TIMEOUT):
+                while not self._run.verification.has_reached(wanted):
+                    self._run.changed.clear()
+                    await self._run.changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _start_step(self, step: ScriptStep) -> None:
+        for job in step.end:
+            await self.end(job)
+        for workload in step.submit:
+            manifest = job_manifest(workload)
+            await self._client.create(JOBS.at(), manifest, namespace=NAMESPACE)
+
+
+def _step_started(step: ScriptStep, number: int, of: int, time: float) -> StepStarted:
+    return StepStarted(
+        time=time,
+        number=number,
+        total=of,
+        title=step.title,
+        submitted=tuple(workload.name for workload in step.submit),
+        ended=step.end,
+    )
+
+
+def _final_milestones(script: Script) -> tuple[MilestoneReached, ...]:
+    return tuple(
+        milestone for expectation in script.expectations for milestone in expectation.milestones
+    )
+
+
 async def watch_nothing(_run: DemoRun, _observer: Observer) -> None:
     """Default for ``watch``: do nothing."""
 
@@ -187,26 +257,14 @@ async def run_demo(
         ):
             if options.kubeconfig is not None:
                 cluster.write_kubeconfig(options.kubeconfig)
-            await _run_until(
-                stop, _run_script(_script_driver(client, run, options), observer, script, options)
-            )
+            driver = ScriptDriver(client, run, speed=options.speed)
+            await _run_until(stop, _run_script(driver, observer, script, options))
             summary = run.verification.summary(script.expectations, run.clock())
             run.publish(summary)
             if options.keep:
                 await stop.wait()
             run.stop_publishing()
     return summary
-
-
-def _script_driver(client: Client, run: DemoRun, options: DemoOptions) -> ScriptDriver:
-    return ScriptDriver(
-        client,
-        speed=options.speed,
-        publish=run.publish,
-        clock=run.clock,
-        has_seen=run.verification.has_reached,
-        changed=run.changed,
-    )
 
 
 async def _run_script(
