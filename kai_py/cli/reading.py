@@ -50,36 +50,26 @@ MAX_KINDS_SHOWN = 3
 
 
 def plan_cluster(cluster: ClusterOptions, configuration: Configuration) -> tuple[Snapshot, Plan]:
-    """As ``read_and_plan``, for the cluster that the options name."""
-
-    async def read() -> tuple[Snapshot, Plan]:
-        async with cluster_client(cluster.kubeconfig, cluster.context) as client:
-            return await read_and_plan(client, configuration)
-
-    return asyncio.run(read())
-
-
-def divide_quota(cluster: ClusterOptions, configuration: Configuration) -> Quota:
-    """The quota of the queues, as a cycle computes it, for the cluster that the options name."""
-
-    async def read() -> Quota:
-        async with cluster_client(cluster.kubeconfig, cluster.context) as client:
-            planner, snapshot = await _read_cluster(client, configuration)
-            planner.decide(snapshot)
-            return planner.quota(snapshot)
-
-    return asyncio.run(read())
-
-
-async def read_and_plan(client: Client, configuration: Configuration) -> tuple[Snapshot, Plan]:
     """The present cluster and the plan of one cycle; nothing is written."""
-    planner, snapshot = await _read_cluster(client, configuration)
+    planner, snapshot = asyncio.run(_read_cluster(cluster, configuration))
     return snapshot, planner.decide(snapshot)
 
 
-async def _read_cluster(client: Client, configuration: Configuration) -> tuple[Planner, Snapshot]:
-    """A planner that has read the cluster, and the snapshot."""
-    async with _following(client, configuration) as planner:
+def divide_quota(cluster: ClusterOptions, configuration: Configuration) -> Quota:
+    """The quota of the queues, as a cycle computes it."""
+    planner, snapshot = asyncio.run(_read_cluster(cluster, configuration))
+    planner.decide(snapshot)
+    return planner.quota(snapshot)
+
+
+async def _read_cluster(
+    cluster: ClusterOptions, configuration: Configuration
+) -> tuple[Planner, Snapshot]:
+    """A planner that has read the cluster that the options name, and the snapshot."""
+    async with (
+        cluster_client(cluster.kubeconfig, cluster.context) as client,
+        _following(client, configuration) as planner,
+    ):
         pass
     return planner, planner.freeze(time.time())
 

@@ -35,7 +35,7 @@ from kai_py.cli.top_controls import TopSession, TopSource, keys_in
 from kai_py.cli.top_through_scheduler import watching_scheduler
 from kai_py.config import Configuration
 from kai_py.demo.events import AnyDemoEvent
-from kai_py.demo.observer import Observer
+from kai_py.demo.observer import Observer, observed
 from kai_py.demo.rendering import feed_line
 from kai_py.observe.explanation import Explainer, Explanation
 from kai_py.observe.live.builder import LiveClusterBuilder
@@ -215,9 +215,7 @@ async def _watching(client: Client, configuration: Configuration) -> AsyncIterat
         on_plan=note_plan,
     )
     top = Top(client, scheduler)
-    async with asyncio.TaskGroup() as group:
-        watching = group.create_task(top.observer.events.run())
-        planning = group.create_task(scheduler.run())
+    async with observed(scheduler, top.observer):
         try:
             async with asyncio.timeout(READ_SECONDS):
                 await wait_until_read(scheduler.mirror)
@@ -228,7 +226,3 @@ async def _watching(client: Client, configuration: Configuration) -> AsyncIterat
                 f"reading the cluster timed out after {READ_SECONDS:.0f} s",
                 exit_code=ExitCode.CLUSTER,
             ) from None
-        finally:
-            scheduler.stop()
-            await asyncio.wait((planning,))
-            watching.cancel()

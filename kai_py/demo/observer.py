@@ -4,8 +4,10 @@ The observer knows what the scheduler reads of the API, which pods form a gang, 
 queue shares (no object carries them) and for the gangs in favour of which pods are evicted.
 """
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from kai_py.api.records.core import Pod
@@ -197,3 +199,17 @@ def queue_gpus(share: QueueShare) -> QueueGpus:
         maximum=None if math.isinf(maximum) else maximum,
         pending_gangs=share.pending_gangs,
     )
+
+
+@asynccontextmanager
+async def observed(scheduler: Scheduler, observer: Observer) -> AsyncIterator[None]:
+    """Run the scheduler during the block, and observe it; its failure ends the block."""
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(observer.events.run())
+        running = group.create_task(scheduler.run())
+        try:
+            yield
+        finally:
+            scheduler.stop()
+            await asyncio.wait((running,))
+            watching.cancel()

@@ -21,7 +21,7 @@ from kai_py.api.crd import crds
 from kai_py.api.settings import EvictionConfig
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.demo.events import AnyDemoEvent, DemoSummary, LogLine, StepStarted
-from kai_py.demo.observer import Observer
+from kai_py.demo.observer import Observer, observed
 from kai_py.demo.script import GPUS_PER_NODE, MilestoneReached, Script, ScriptStep
 from kai_py.demo.verification import Verification
 from kai_py.demo.workloads import NAMESPACE, PLUGIN_NODES, job_manifest, setup_manifests
@@ -86,16 +86,13 @@ async def demo_cluster(script: Script, *, speed: float) -> AsyncIterator[Embedde
 async def running_scheduler(
     cluster: EmbeddedCluster, run: "DemoRun"
 ) -> AsyncIterator[tuple[Scheduler, Observer]]:
-    """A scheduler on the cluster, observed from its start; its failure ends the block."""
+    """A scheduler on the cluster, observed from its start."""
 
     def note_plan(plan: Plan) -> None:
         observer.note_plan(plan)
 
     metrics = Metrics(CollectorRegistry())
-    async with (
-        connect(Anonymous(cluster.url), on_call=metrics.count_call) as client,
-        asyncio.TaskGroup() as group,
-    ):
+    async with connect(Anonymous(cluster.url), on_call=metrics.count_call) as client:
         scheduler = Scheduler(
             client,
             CONFIGURATION,
@@ -104,15 +101,9 @@ async def running_scheduler(
             on_plan=note_plan,
         )
         observer = Observer(client, scheduler, run.publish, run.clock)
-        watching = group.create_task(observer.events.run())
-        running = group.create_task(scheduler.run())
-        try:
+        async with observed(scheduler, observer):
             await scheduler.mirror.wait_synced()
             yield scheduler, observer
-        finally:
-            scheduler.stop()
-            await asyncio.wait((running,))
-            watching.cancel()
 
 
 IDLE_POLL_SECONDS = 0.5
