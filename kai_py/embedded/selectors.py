@@ -7,9 +7,13 @@ Source: k8s.io/apimachinery labels and fields packages.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
+from kai_py.api.records.core import LabelSelector, SelectorRequirement
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.selectors import label_selector_matches
 from kai_py.embedded.documents import Json, lookup
 from kai_py.embedded.errors import bad_request
 
@@ -20,22 +24,30 @@ _KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
 _SET_REQUIREMENT = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
 _EQUALITY_REQUIREMENT = re.compile(_KEY + r"\s*(?P<op>==|!=|=)\s*(?P<value>[-A-Za-z0-9_.]*)$")
 _EXISTENCE_REQUIREMENT = re.compile(r"(?P<not>!?)\s*" + _KEY + r"$")
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 def parse_labels(text: str) -> LabelTest:
     """Compile the text form of a label selector; raises RequestError 400 when it is malformed."""
     parts = [part.strip() for part in _COMMA_OUTSIDE_PARENTHESES.split(text) if part.strip()]
-    return _all_of([_requirement(part) for part in parts])
+    selector = LabelSelector(match_expressions=tuple(map(_requirement, parts)))
+    return partial(label_selector_matches, selector)
 
 
 def label_selector(document: Json | None) -> LabelTest:
-    """Compile a LabelSelector document; None matches nothing, an empty one everything."""
-    if document is None:
-        return lambda _labels: False
-    tests = [_one_of(key, (value,)) for key, value in (document.get("matchLabels") or {}).items()]
-    tests += [_expression(entry) for entry in document.get("matchExpressions") or ()]
-    return _all_of(tests)
+    """Compile a LabelSelector document; None matches nothing, an empty one everything.
+
+    Raises RequestError 400 when it is malformed.
+    """
+    try:
+        selector = convert_record(document, LabelSelector) if document is not None else None
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    for each in selector.match_expressions if selector is not None else ():
+        if each.operator not in _OPERATORS:
+            raise bad_request(f'"{each.operator}" is not a valid label selector operator')
+    return partial(label_selector_matches, selector)
 
 
 def parse_fields(text: str, selectable: Collection[str]) -> ObjectTest:
@@ -49,49 +61,18 @@ def parse_fields(text: str, selectable: Collection[str]) -> ObjectTest:
     return lambda document: all(test(document) for test in tests)
 
 
-def _requirement(text: str) -> LabelTest:
+def _requirement(text: str) -> SelectorRequirement:
     if match := _SET_REQUIREMENT.fullmatch(text):
         values = tuple(value.strip() for value in match["values"].split(","))
-        test = _one_of(match["key"], values)
-        return test if match["op"] == "in" else _negate(test)
+        operator = "In" if match["op"] == "in" else "NotIn"
+        return SelectorRequirement(key=match["key"], operator=operator, values=values)
     if match := _EQUALITY_REQUIREMENT.fullmatch(text):
-        test = _one_of(match["key"], (match["value"],))
-        return _negate(test) if match["op"] == "!=" else test
+        operator = "NotIn" if match["op"] == "!=" else "In"
+        return SelectorRequirement(key=match["key"], operator=operator, values=(match["value"],))
     if match := _EXISTENCE_REQUIREMENT.fullmatch(text):
-        test = _exists(match["key"])
-        return _negate(test) if match["not"] else test
+        operator = "DoesNotExist" if match["not"] else "Exists"
+        return SelectorRequirement(key=match["key"], operator=operator)
     raise bad_request(f"unable to parse requirement: {text!r}")
-
-
-def _expression(entry: Json) -> LabelTest:
-    key, operator, values = entry["key"], entry["operator"], entry.get("values") or ()
-    match operator:
-        case "In":
-            return _one_of(key, values)
-        case "NotIn":
-            return _negate(_one_of(key, values))
-        case "Exists":
-            return _exists(key)
-        case "DoesNotExist":
-            return _negate(_exists(key))
-    raise bad_request(f'"{operator}" is not a valid label selector operator')
-
-
-def _one_of(key: str, values: Iterable[str]) -> LabelTest:
-    allowed = frozenset(values)
-    return lambda labels: labels.get(key) in allowed
-
-
-def _exists(key: str) -> LabelTest:
-    return lambda labels: key in labels
-
-
-def _negate(test: LabelTest) -> LabelTest:
-    return lambda labels: not test(labels)
-
-
-def _all_of(tests: list[LabelTest]) -> LabelTest:
-    return lambda labels: all(test(labels) for test in tests)
 
 
 def _split_field(part: str) -> tuple[str, str, str]:
