@@ -32,7 +32,7 @@ from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
-from kai_py.api.records.node import Node
+from kai_py.api.records.node import HARD_EFFECTS, Node
 from kai_py.api.records.storage import SELECTED_NODE
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess
@@ -52,8 +52,6 @@ from kai_py.watch.kinds import VOLUME_CLAIMS, VOLUMES
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 """Annotation of a PersistentVolume: its claim was chosen by a controller, not by a user."""
-REPELLING = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep new pods away."""
 
 FindNode = Callable[[str], Node | None]
 """A node as the mirror shows it now, None if it does not exist."""
@@ -274,6 +272,6 @@ def node_problem(name: str, planned: Node | None, current: Node | None) -> str:
     added = [
         taint
         for taint in current.spec.taints
-        if taint.effect in REPELLING and taint not in planned.spec.taints
+        if taint.effect in HARD_EFFECTS and taint not in planned.spec.taints
     ]
     return f"node {name} got the taint {added[0].key}:{added[0].effect}" if added else ""

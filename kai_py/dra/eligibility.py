@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kai_py.api.records.node import taint_text
+from kai_py.api.records.node import taint_text, untolerated
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
 from kai_py.dra.constraints import AttributeElement, attribute_elements, find_attribute
@@ -21,7 +21,6 @@ from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import OPTIONAL_NODE_OPERATIONS, NodeDevices
 from kai_py.dra.parsed_claims import DerivedExpression, Option, ParsedClaims, RequestSelector
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.taints import untolerated_taint
 
 
 class ExpressionRuntimeError(Exception):
@@ -241,7 +240,7 @@ class Eligibility:
         if row.consumes and not self.claims.features.partitionable_devices:
             return DeviceRejection(DeviceCheck.PARTITIONS)
         if self.claims.features.device_taints:
-            taint = untolerated_taint(row.taints, option.tolerations)
+            taint = untolerated(row.taints, option.tolerations)
             if taint is not None:
                 return DeviceRejection(DeviceCheck.TAINT, taint_text(taint))
         return None

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kai_py.api.records.node import HARD_EFFECTS
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.constraints import find_attribute
 from kai_py.dra.eligibility import Eligible
@@ -27,7 +28,6 @@ from kai_py.dra.parsed_claims import Option
 from kai_py.dra.placement_loss import CurrentLosses, PlacementLoss
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search_state import SearchState
-from kai_py.dra.taints import BLOCKING_EFFECTS
 
 Locality = tuple[DeviceAttribute | None, ...]
 """Values of ``LOCALITY_ATTRIBUTES`` of a device."""
@@ -183,7 +183,7 @@ def _tightness(
 
 
 def _risk_penalty(row: DeviceRow) -> Rank:
-    blocking = sum(taint.effect in BLOCKING_EFFECTS for taint in row.taints)
+    blocking = sum(taint.effect in HARD_EFFECTS for taint in row.taints)
     return (float(bool(row.device.binding_conditions)), float(blocking))
 
 

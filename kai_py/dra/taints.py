@@ -1,4 +1,4 @@
-"""Device taints: those that block a request, and those that DeviceTaintRules add (KEP-5055).
+"""Device taints that DeviceTaintRules add (KEP-5055).
 
 A taint with effect NoSchedule or NoExecute must be tolerated, also by requests with admin access;
 other effects do not matter. A rule without a selector taints nothing; a field that a selector
@@ -6,12 +6,11 @@ leaves out matches any value. A device on which an expression of a rule has no r
 by it, nor is any by a rule whose class does not exist.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from kai_py.api.records.node import covers
-from kai_py.api.records.resource import DeviceClass, DeviceSelector, DeviceTaint, DeviceToleration
+from kai_py.api.records.resource import DeviceClass, DeviceSelector, DeviceTaint
 from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
@@ -20,19 +19,6 @@ from kai_py.dra.selectors.device import CELDevice
 from kai_py.dra.selectors.selector import compile_selector
 
 NO_EXECUTE = "NoExecute"
-BLOCKING_EFFECTS = ("NoSchedule", NO_EXECUTE)
-
-
-def untolerated_taint(
-    taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceToleration]
-) -> DeviceTaint | None:
-    """The first taint that blocks a request with these tolerations."""
-    for taint in taints:
-        if taint.effect in BLOCKING_EFFECTS and not any(
-            covers(toleration, taint) for toleration in tolerations
-        ):
-            return taint
-    return None
 
 
 def with_class_selectors(

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.records.node import Taint
+from kai_py.api.records.node import Taint, tolerates
 from kai_py.api.spot import SpotUse
 from kai_py.policy.node_filters import (
     NodeConstraints,
@@ -22,7 +22,6 @@ from kai_py.policy.node_filters import (
     matches_labels,
     matches_selector,
     matches_term,
-    tolerates,
     untolerated_nodes,
     unwanted_taints,
 )

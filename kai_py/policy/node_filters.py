@@ -24,7 +24,7 @@ from kai_py.api.records.core import (
     SelectorRequirement,
     Toleration,
 )
-from kai_py.api.records.node import Taint, covers
+from kai_py.api.records.node import tolerates, untolerated
 from kai_py.api.selectors import can_be_parsed
 from kai_py.snapshot.nodes import NodeColumns, SpotChoice, at_codes
 from kai_py.snapshot.resources import Bools, Ints
@@ -92,7 +92,6 @@ def _compares(
     return chosen[column.codes]
 
 
-HARD_EFFECTS = ("NoSchedule", "NoExecute")
 PASSING_TAINTS = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -105,14 +104,9 @@ PASSING_TAINTS = (
 """Prefixes of keys of taints that tell the state of a node, not its purpose."""
 
 
-def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    """Whether any toleration covers the taint."""
-    return any(covers(toleration, taint) for toleration in tolerations)
-
-
 def tolerated_nodes(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Bools:
     """(nodes,) bool: every NoSchedule and NoExecute taint of the node is tolerated."""
-    tolerated = [_first_untolerated(tolerations, taints) is None for taints in nodes.taint_lists]
+    tolerated = [untolerated(taints, tolerations) is None for taints in nodes.taint_lists]
     return at_codes(np.array(tolerated, dtype=np.bool_), nodes.taint_codes)
 
 
@@ -122,7 +116,7 @@ def eventually_tolerated(tolerations: Sequence[Toleration], nodes: NodeColumns) 
         [taint for taint in taints if not taint.key.startswith(PASSING_TAINTS)]
         for taints in nodes.taint_lists
     ]
-    tolerated = [_first_untolerated(tolerations, taints) is None for taints in lasting]
+    tolerated = [untolerated(taints, tolerations) is None for taints in lasting]
     return at_codes(np.array(tolerated, dtype=np.bool_), nodes.taint_codes)
 
 
@@ -135,16 +129,11 @@ def untolerated_nodes(
     """
     codes_by_taint: dict[tuple[str, str], list[int]] = {}
     for code, taints in enumerate(nodes.taint_lists):
-        taint = _first_untolerated(tolerations, taints)
+        taint = untolerated(taints, tolerations)
         if taint is not None:
             codes_by_taint.setdefault((taint.key, taint.value), []).append(code)
     for (key, value), codes in sorted(codes_by_taint.items()):
         yield f"{{{key}: {value}}}", np.isin(nodes.taint_codes, codes)
-
-
-def _first_untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
-    hard = (taint for taint in taints if taint.effect in HARD_EFFECTS)
-    return next((taint for taint in hard if not tolerates(tolerations, taint)), None)
 
 
 def unwanted_taints(tolerations: Sequence[Toleration], nodes: NodeColumns) -> Ints:

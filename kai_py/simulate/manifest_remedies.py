@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kai_py.api.records.node import Taint, taint_text
+from kai_py.api.records.node import HARD_EFFECTS, Taint, taint_text
 from kai_py.grouping.topology_annotations import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
-from kai_py.policy.node_filters import HARD_EFFECTS, PASSING_TAINTS
+from kai_py.policy.node_filters import PASSING_TAINTS
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
 

@@ -14,11 +14,10 @@ from kai_py.api.records.core import (
     SelectorRequirement,
     Toleration,
 )
-from kai_py.api.records.node import Taint
+from kai_py.api.records.node import Taint, tolerates
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.spot import SpotUse
 from kai_py.policy.fit import StaticFits, replicas_that_fit, static_fit
-from kai_py.policy.node_filters import tolerates
 from kai_py.snapshot.extended_resources import ExtendedResources
 from kai_py.snapshot.nodes import SpotChoice, node_columns
 from kai_py.snapshot.resources import ResourceIndex

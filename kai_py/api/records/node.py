@@ -5,6 +5,9 @@ from the kubelet's accounts. v1alpha2 has policy and scope as attributes, v1alph
 ``topologyPolicies``; both are read from either version.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
 import msgspec
 
 from kai_py.api.numbers import parse_int64
@@ -84,6 +87,22 @@ class NodeResourceTopology(Record, frozen=True):
     topology_policies: tuple[str, ...] = ()
     attributes: tuple[TopologyAttribute, ...] = ()
     zones: tuple[Zone, ...] = ()
+
+
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep new pods away; others do not matter."""
+AnyTaint = TypeVar("AnyTaint", bound=Taint)
+
+
+def untolerated(taints: Iterable[AnyTaint], tolerations: Sequence[Toleration]) -> AnyTaint | None:
+    """The first taint that keeps pods or requests with these tolerations away."""
+    hard = (taint for taint in taints if taint.effect in HARD_EFFECTS)
+    return next((taint for taint in hard if not tolerates(tolerations, taint)), None)
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """Whether any toleration covers the taint."""
+    return any(covers(toleration, taint) for toleration in tolerations)
 
 
 def covers(toleration: Toleration, taint: Taint) -> bool:

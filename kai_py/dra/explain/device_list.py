@@ -18,14 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kai_py.api.records.node import Node, taint_text
+from kai_py.api.records.node import HARD_EFFECTS, Node, taint_text
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.dra.device_state import DeviceState, PoolUsage
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.rows import DeviceRow
-from kai_py.dra.taints import BLOCKING_EFFECTS
 from kai_py.snapshot.gangs import Gang
 
 
@@ -190,7 +189,7 @@ def _status(
         return (DeviceStatus.SHARED if row.shareable else DeviceStatus.ALLOCATED), ""
     if pool.status is not PoolStatus.READY:
         return DeviceStatus.UNAVAILABLE, f"pool {pool.status.value}: {pool.detail}"
-    taint = next((each for each in row.taints if each.effect in BLOCKING_EFFECTS), None)
+    taint = next((each for each in row.taints if each.effect in HARD_EFFECTS), None)
     if taint is not None:
         return DeviceStatus.TAINTED, taint_text(taint)
     if _is_blocked(pool, usage, row):

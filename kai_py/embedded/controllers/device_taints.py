@@ -9,7 +9,11 @@ Source: pkg/controller/devicetainteviction of k8s.io/kubernetes.
 
 from collections.abc import Iterable, Sequence
 
+from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.node import covers
+from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.api.times import format_time
+from kai_py.dra.taints import NO_EXECUTE
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import DeleteOptions, delete
@@ -24,8 +28,6 @@ from kai_py.embedded.documents import (
 )
 from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
 from kai_py.embedded.store import Change
-
-NO_EXECUTE = "NoExecute"
 
 
 def reconcile(work: Work) -> None:
@@ -72,21 +74,12 @@ def _taints(api: ApiServer, result: Json) -> Iterable[Json]:
 
 def _toleration_end(taint: Json, tolerations: Sequence[Json], now: float) -> float:
     since = seconds_of(taint["timeAdded"]) if taint.get("timeAdded") else now
-    matching = [each for each in tolerations if _tolerates(each, taint)]
+    record = convert_record(taint, DeviceTaint)
+    matching = [e for e in tolerations if covers(convert_record(e, DeviceToleration), record)]
     if not matching:
         return now
     bounded = [each["tolerationSeconds"] for each in matching if "tolerationSeconds" in each]
     return since + min(bounded) if bounded else float("inf")
-
-
-def _tolerates(toleration: Json, taint: Json) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    if toleration.get("operator", "Equal") == "Exists":
-        return True
-    return bool(toleration.get("value", "") == taint.get("value", ""))
 
 
 def _evict(work: Work, pod: Json) -> None:

@@ -16,9 +16,9 @@ Sources: KEP-4680 (health of devices in the status of pods), KEP-5055 (device ta
 
 from collections.abc import Iterable, Mapping
 
+from kai_py.api.records.node import untolerated
 from kai_py.api.records.resource import DeviceTaint
 from kai_py.dra.identity import DeviceID
-from kai_py.dra.taints import untolerated_taint
 from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.plan import Action
@@ -90,7 +90,7 @@ def _on_tainted(
     for member in gang.bound:
         for each in state.snapshot.devices.allocated_devices(member.claims):
             device = DeviceID(each.driver, each.pool, each.device)
-            taint = untolerated_taint(tainted.get(device, ()), each.tolerations)
+            taint = untolerated(tainted.get(device, ()), each.tolerations)
             if taint is not None:
                 said = f"device {device} of {POD} has taint {taint.key}:{taint.effect}"
                 found.setdefault(member.pod.uid, said)

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from kai_py.api.phrases import count_of
 from kai_py.api.problems import closest_match
-from kai_py.api.records.node import Taint, taint_text
+from kai_py.api.records.node import HARD_EFFECTS, Taint, taint_text, tolerates
 from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
 from kai_py.api.workload_names import queue_list
 from kai_py.dra.published_names import ATTRIBUTES, CAPACITY, unpublished, unpublished_reference
@@ -30,7 +30,7 @@ from kai_py.grouping.gang import Subgroup
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fit import matches_own_selectors
-from kai_py.policy.node_filters import HARD_EFFECTS, PASSING_TAINTS, matches_selector, tolerates
+from kai_py.policy.node_filters import PASSING_TAINTS, matches_selector
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.shape import ClaimUse, Shape
