@@ -100,6 +100,18 @@ def is_active(pod: Json) -> bool:
     return not is_finished(pod) and not is_deleting(pod)
 
 
+def named_claims(pod: Json) -> list[str]:
+    """The names of the claims that a pod mentions in its spec or status, each once."""
+    status = pod.get("status") or {}
+    entries = (
+        *(pod["spec"].get("resourceClaims") or ()),
+        *(status.get("resourceClaimStatuses") or ()),
+        status.get("extendedResourceClaimStatus") or {},
+    )
+    names = (each.get("resourceClaimName") for each in entries)
+    return list(dict.fromkeys(str(name) for name in names if name))
+
+
 def controller_of(document: Json) -> Json | None:
     """The owner reference with `controller: true`."""
     for owner in document["metadata"].get("ownerReferences") or ():

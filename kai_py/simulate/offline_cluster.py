@@ -26,6 +26,7 @@ from kai_py.commit.claims.binding_conditions import DevicesNotReady, never_ready
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.commit.settings import FAILED_DEVICE_SECONDS
 from kai_py.config import Configuration
+from kai_py.embedded.documents import named_claims
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
@@ -325,17 +326,9 @@ class OfflineCluster:
         document = self._documents.get(_pod_key(pod))
         if document is None:
             return []
-        status = _status(document)
-        names = [
-            each.get("resourceClaimName")
-            for each in (
-                *(document["spec"].get("resourceClaims") or ()),
-                *(status.get("resourceClaimStatuses") or ()),
-                status.get("extendedResourceClaimStatus") or {},
-            )
-        ]
-        keys = (_claim_key(ClaimRef(pod.namespace, str(name), "")) for name in names if name)
-        return [key for key in dict.fromkeys(keys) if key in self._documents]
+        names = named_claims({**document, "status": _status(document)})
+        keys = (_claim_key(ClaimRef(pod.namespace, name, "")) for name in names)
+        return [key for key in keys if key in self._documents]
 
     def _edit_job(self, owner: Owner, change: Callable[[Document], Document]) -> None:
         key = ObjectKey("batch", "Job", owner.namespace, owner.name)

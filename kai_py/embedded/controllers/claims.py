@@ -32,6 +32,7 @@ from kai_py.embedded.documents import (
     is_finished,
     lookup,
     name_of,
+    named_claims,
     namespace_of,
     owner_reference,
     uid_of,
@@ -165,14 +166,8 @@ def _claim_keys(_api: ApiServer, change: Change) -> Iterable[Key]:
     pod = change.object
     if change.type is not ChangeType.DELETED and not is_finished(pod) and not is_deleting(pod):
         return
-    namespace = namespace_of(pod)
-    for reference in pod["spec"].get("resourceClaims") or ():
-        if name := reference.get("resourceClaimName"):
-            yield namespace, name
-    extended = pod["status"].get("extendedResourceClaimStatus") or {}
-    for entry in (*(pod["status"].get("resourceClaimStatuses") or ()), extended):
-        if name := entry.get("resourceClaimName"):
-            yield namespace, name
+    for name in named_claims(pod):
+        yield namespace_of(pod), name
 
 
 CLAIM_CREATOR = Controller(
