@@ -109,6 +109,8 @@ class CallLimit:
         return False
 
 
+FindPod = Callable[[PodRef], Pod | None]
+"""A pod from the mirror; None when it is deleted or was recreated."""
 Result = TypeVar("Result")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from kai_py.api.gpu_reservation import GpuGroup
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
-from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
 from kai_py.commit.assume_cache import AssumeCache, assumed_binding
 from kai_py.commit.binding import BindingOutcome, BindingResult, FindNode, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
@@ -33,7 +33,7 @@ from kai_py.commit.gpus.reservations import GpuReservations
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings
-from kai_py.commit.transaction import FindPod, GangOutcome, GangTransaction
+from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.watch.errors import ApiError

@@ -18,8 +18,7 @@ from typing import Generic, TypeVar
 from kai_py.api.queue import ADMISSION_GATE, CHECKPOINT_BY_KEY
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_time
-from kai_py.commit.api_access import ApiAccess, is_gone
-from kai_py.commit.statuses.pod import PodLookup
+from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
 from kai_py.plan.observations import CheckpointRequest
 from kai_py.plan.plan import Admission
 from kai_py.watch.client import PatchType
@@ -58,7 +57,7 @@ class _PodQueue(Generic[Item]):
 class GateRemover:
     """Removes gates of admitted pods."""
 
-    def __init__(self, access: ApiAccess, find_pod: PodLookup) -> None:
+    def __init__(self, access: ApiAccess, find_pod: FindPod) -> None:
         self._access = access
         self._find_pod = find_pod
         self._queue = _PodQueue[None]()
@@ -89,7 +88,7 @@ class GateRemover:
 class CheckpointRequester:
     """Asks pods to save their work."""
 
-    def __init__(self, access: ApiAccess, find_pod: PodLookup, report: ReportRequest) -> None:
+    def __init__(self, access: ApiAccess, find_pod: FindPod, report: ReportRequest) -> None:
         self._access = access
         self._find_pod = find_pod
         self._report = report

@@ -40,10 +40,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kai_py.api.phrases import first_of
-from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
-from kai_py.commit.api_access import ApiAccess
+from kai_py.commit.api_access import ApiAccess, FindPod
 from kai_py.commit.binding import (
     BindingOutcome,
     BindingResult,
@@ -108,10 +107,6 @@ class GangOutcome:
     def failures(self) -> tuple[BindingResult, ...]:
         """Bindings that failed, except those of deleted pods."""
         return tuple(b for b in self.bindings if b.outcome in FAILURE_OUTCOMES)
-
-
-FindPod = Callable[[PodRef], Pod | None]
-"""The pod with this uid as the mirror has it; None if it has none."""
 
 
 @dataclass

@@ -21,8 +21,7 @@ from kai_py.api.records.resource import (
 from kai_py.dra.constraints import Constraint, ConstraintKind
 from kai_py.dra.features import Features
 from kai_py.dra.identity import AllocationError
-
-RequestSpec = ExactDeviceRequest | DeviceSubRequest
+from kai_py.snapshot.accounting import DeviceRequestSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ def _options(
             f"claim {claim}, request {request.name}: has subrequests, "
             "but the DRAPrioritizedList feature is disabled"
         )
-    alternatives: Sequence[RequestSpec] = request.first_available or (
+    alternatives: Sequence[DeviceRequestSpec] = request.first_available or (
         request.exactly or ExactDeviceRequest(),
     )
     options = []
@@ -219,7 +218,7 @@ def _options(
     return tuple(options)
 
 
-def _check(request: RequestSpec, location: str, features: Features) -> None:
+def _check(request: DeviceRequestSpec, location: str, features: Features) -> None:
     if request.capacity.requests and not features.consumable_capacity:
         if isinstance(request, DeviceSubRequest):
             location = location.replace(", request ", ", subrequest ")
@@ -241,7 +240,7 @@ def _check(request: RequestSpec, location: str, features: Features) -> None:
 
 
 def _device_class(
-    request: RequestSpec, location: str, classes: Mapping[str, DeviceClass]
+    request: DeviceRequestSpec, location: str, classes: Mapping[str, DeviceClass]
 ) -> DeviceClass:
     name = request.device_class_name
     if not name:
@@ -257,7 +256,7 @@ def _device_class(
     return device_class
 
 
-def _has_admin_access(request: RequestSpec) -> bool:
+def _has_admin_access(request: DeviceRequestSpec) -> bool:
     return isinstance(request, ExactDeviceRequest) and request.admin_access
 
 
@@ -268,7 +267,7 @@ def _selectors(owner: str, selectors: Sequence[DeviceSelector]) -> tuple[Request
     )
 
 
-def _requested_capacity(request: RequestSpec, location: str) -> dict[str, int]:
+def _requested_capacity(request: DeviceRequestSpec, location: str) -> dict[str, int]:
     try:
         return {
             name: parse_quantity(amount).nano for name, amount in request.capacity.requests.items()

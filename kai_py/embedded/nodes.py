@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.embedded.documents import Json
 
 DRIVER = "gpu.nvidia.com"
 RACK_LABEL = "topology.kubernetes.io/rack"
 ZONE_LABEL = "topology.kubernetes.io/zone"
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 GPU_MEMORY_MIB = 81559
 

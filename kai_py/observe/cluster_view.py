@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.plan.plan import Plan
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.snapshot.gangs import Gang, Member
@@ -21,7 +22,6 @@ from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
-HOST_LEVEL = "kubernetes.io/hostname"
 OTHER_SCHEDULERS = ""
 """The queue of pods of other schedulers."""
 
@@ -92,7 +92,7 @@ class ClusterView:
         topologies = self.snapshot.topologies
         keys = topologies[min(topologies)] if topologies else DEFAULT_LEVELS
         nodes = self.snapshot.nodes
-        return tuple(k for k in keys if k != HOST_LEVEL and len(nodes.label(k).values) > 1)
+        return tuple(k for k in keys if k != HOSTNAME_LABEL and len(nodes.label(k).values) > 1)
 
     @cached_property
     def domains(self) -> dict[str, tuple[NodeUsage, ...]]:

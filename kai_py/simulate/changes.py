@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import name_of, namespace_of
@@ -25,7 +26,6 @@ from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.objects import Document
 from kai_py.snapshot.gangs import Gang
 
-HOSTNAME = "kubernetes.io/hostname"
 SERVER_FIELDS = (
     "uid",
     "resourceVersion",
@@ -129,7 +129,7 @@ class AddNodes:
             for name in _free_names(embedded, self.like, self.count):
                 added = _renamed(node, old, name)
                 added["metadata"]["name"] = name
-                added["metadata"].setdefault("labels", {})[HOSTNAME] = name
+                added["metadata"].setdefault("labels", {})[HOSTNAME_LABEL] = name
                 embedded.create(added)
                 for each in slices:
                     embedded.create(_renamed_slice(each, old, name))

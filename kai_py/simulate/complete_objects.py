@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.controllers.claims import claim_from_template, volume_claims
@@ -45,8 +46,6 @@ from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED
 GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}
 VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 DEFAULT_NAMESPACE = "default"
-HOST_NAME = "kubernetes.io/hostname"
-"""Label by which kubelets register nodes."""
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 UID_SPACE = uuid.UUID("7d3f1c7e-5a0b-4c53-9c3c-6d2f0a9b8e11")
 _REFERENCE = ("apiVersion", "kind", "name", "uid")
@@ -269,7 +268,7 @@ def _complete_node(key: ObjectKey, node: Document) -> None:
     """A node that says nothing of its conditions is ready; a new one is labelled with its name."""
     status, labels = node.get("status"), node["metadata"].get("labels") or {}
     if was_never_applied(key, node) and isinstance(labels, dict):
-        node["metadata"]["labels"] = {HOST_NAME: key.name, **labels}
+        node["metadata"]["labels"] = {HOSTNAME_LABEL: key.name, **labels}
     if status is None or isinstance(status, dict):
         given = {name: each for name, each in (status or {}).items() if each is not None}
         ready = [{"type": "Ready", "status": "True"}]

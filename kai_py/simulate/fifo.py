@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.times import HOUR
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
@@ -32,7 +33,7 @@ from kai_py.simulate.measurements import (
     free_gpu_figures,
 )
 from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals
-from kai_py.simulate.workloads import HOSTNAME_LABEL, NAMESPACE
+from kai_py.simulate.workloads import NAMESPACE
 from kai_py.snapshot.resources import Bools, Floats
 
 WHOLE = 1.0 - 1e-9

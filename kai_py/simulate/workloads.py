@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.gpu_share import GPU_FRACTION, GPU_RESOURCE
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue import QUEUE_NAME_KEY
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_duration
 from kai_py.embedded.in_process import InProcessCluster
@@ -20,10 +21,8 @@ from kai_py.grouping.annotations import (
 )
 from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
 
-FRACTION_KEY = "gpu-fraction"
 NAMESPACE = "default"
 SPOT_LABELS = {"karpenter.sh/capacity-type": "spot"}
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 Manifest = dict[str, Any]
 
@@ -112,7 +111,7 @@ def _fraction(gpus: float) -> str:
 def _pod_marks(job: ScenarioJob, start_up_seconds: float) -> dict[str, str]:
     annotations = {RUN_SECONDS: f"{start_up_seconds + job.minutes * 60:g}"}
     if 0 < job.gpus_per_pod < 1:
-        annotations[FRACTION_KEY] = _fraction(job.gpus_per_pod)
+        annotations[GPU_FRACTION] = _fraction(job.gpus_per_pod)
     return annotations
 
 

@@ -1,6 +1,6 @@
 """A scheduler for tests: every unbound pod to one node, its claims to the next free device."""
 
-from kai_py.embedded.controllers.claims import DELETE_PROTECTION
+from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.embedded.subresources import bind
 from tests.embedded.manifests import allocation, consumer
@@ -16,7 +16,10 @@ def allocate(cluster, name, pods, device):
     """Give a claim a device and reserve it for pods, as a scheduler does."""
 
     def protect(claim):
-        return {**claim, "metadata": {**claim["metadata"], "finalizers": [DELETE_PROTECTION]}}
+        return {
+            **claim,
+            "metadata": {**claim["metadata"], "finalizers": [DELETE_PROTECTION_FINALIZER]},
+        }
 
     claim = cluster.api.edit(CLAIMS, name, "default", protect)
     status = {"allocation": allocation(device), "reservedFor": [consumer(pod) for pod in pods]}

@@ -14,6 +14,9 @@ from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Condition, ObjectMeta, Toleration
 from kai_py.api.records.record import QuantityText, Record
 
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+"""Label by which kubelets register nodes."""
+
 
 class Taint(Record, frozen=True):
     """node.spec.taints[]."""

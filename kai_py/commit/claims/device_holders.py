@@ -19,8 +19,7 @@ from weakref import WeakValueDictionary
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.claims.reconcile import same_devices
-
-DeviceKey = tuple[str, str, str]
+from kai_py.snapshot.object_cache import DeviceKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ would go on using a GPU that counts as free.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -35,7 +35,7 @@ from kai_py.api.gpu_share import RESERVATION, shared_gpu_metadata, shared_gpus
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
-from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
 from kai_py.commit.retry import retry_transient
 from kai_py.grouping.admitted import shared_groups
 from kai_py.plan.plan import Placement
@@ -118,10 +118,6 @@ def _put(table: dict[GpuGroup, dict[str, Pod]], gpu: GpuGroup, uid: str, pod: Po
     pods.pop(uid, None)
     if not pods:
         table.pop(gpu, None)
-
-
-FindPod = Callable[[PodRef], Pod | None]
-"""A pod from the mirror; None when it is deleted or was recreated."""
 
 
 class GpuReservationError(Exception):

@@ -30,7 +30,7 @@ from typing import Any
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_time
-from kai_py.commit.api_access import ApiAccess, is_gone
+from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
 from kai_py.commit.retry import TRANSIENT
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Plan, Stage, Unplaced
 from kai_py.watch.client import PatchType
@@ -165,8 +165,6 @@ def _scheduled_condition(conditions: Iterable[Condition]) -> Condition | None:
 
 
 log = logging.getLogger(__name__)
-PodLookup = Callable[[PodRef], Pod | None]
-"""A pod from the mirror; None when it is deleted or was recreated."""
 
 
 class PodStatusWriter:
@@ -175,7 +173,7 @@ class PodStatusWriter:
     def __init__(
         self,
         access: ApiAccess,
-        find_pod: PodLookup,
+        find_pod: FindPod,
         *,
         message_interval: float,
         on_transition: Callable[[PendingPodStatus], None],

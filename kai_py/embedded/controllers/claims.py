@@ -14,6 +14,7 @@ Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.
 
 from collections.abc import Iterable, Iterator
 
+from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import (
     Controller,
@@ -41,7 +42,6 @@ from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS, VOLUME_CLAI
 from kai_py.embedded.store import Change, ChangeType
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
-DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
 TEMPLATE_RETRY_SECONDS = 5.0
 
 
@@ -102,7 +102,7 @@ def release_claim(work: Work) -> None:
     status = claim.get("status") or {}
     consumers = status.get("reservedFor") or []
     remaining = [each for each in consumers if _is_current_consumer(work.api, namespace, each)]
-    is_protected = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
+    is_protected = DELETE_PROTECTION_FINALIZER in (claim["metadata"].get("finalizers") or ())
     is_unused = not remaining and (bool(consumers) or is_deleting(claim))
     if remaining != consumers or (is_unused and is_protected and status.get("allocation")):
         released: Json = {"reservedFor": remaining or None}
@@ -127,7 +127,7 @@ def _is_current_consumer(api: ApiServer, namespace: str, consumer: Json) -> bool
 def _without_finalizer(claim: Json) -> Json:
     meta = dict(claim["metadata"])
     meta["finalizers"] = [
-        each for each in meta.get("finalizers") or () if each != DELETE_PROTECTION
+        each for each in meta.get("finalizers") or () if each != DELETE_PROTECTION_FINALIZER
     ]
     return {**claim, "metadata": meta}
 

@@ -1,6 +1,7 @@
 import pytest
 
-from kai_py.embedded.controllers.claims import CLAIM_NAME_ANNOTATION, DELETE_PROTECTION
+from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
+from kai_py.embedded.controllers.claims import CLAIM_NAME_ANNOTATION
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.kubelet import RUN_SECONDS
 from kai_py.embedded.resources import CLAIMS, EVENTS, PODS
@@ -133,11 +134,14 @@ def test_what_a_scheduler_has_only_begun_is_left_alone(busy):
     busy.create(claim("c"))
 
     def protect(present):
-        return {**present, "metadata": {**present["metadata"], "finalizers": [DELETE_PROTECTION]}}
+        return {
+            **present,
+            "metadata": {**present["metadata"], "finalizers": [DELETE_PROTECTION_FINALIZER]},
+        }
 
     busy.api.edit(CLAIMS, "c", "default", protect)
     busy.clock.advance(1)
-    assert the_claim(busy)["metadata"]["finalizers"] == [DELETE_PROTECTION]
+    assert the_claim(busy)["metadata"]["finalizers"] == [DELETE_PROTECTION_FINALIZER]
     delete(busy.api, CLAIMS, "c", "default")
     busy.clock.advance(1)
     assert names(busy, CLAIMS) == []
