@@ -10,11 +10,17 @@ Source: k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/s
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer, is_removable
-from kai_py.embedded.documents import Json, is_deleting, is_finished, namespace_of, uid_of
+from kai_py.embedded.documents import (
+    Json,
+    is_deleting,
+    is_finished,
+    namespace_of,
+    seconds_of,
+    uid_of,
+)
 from kai_py.embedded.errors import bad_request, forbidden
 from kai_py.embedded.resources import NAMESPACES, PODS, ServedResource
 
@@ -89,9 +95,8 @@ def _marked(
             meta["generation"] += 1
     # A second deletion that asks for it shortens the grace period, which began with the first.
     elif options.grace_seconds is not None and grace < meta.get("deletionGracePeriodSeconds", 0):
-        saved = timedelta(seconds=meta["deletionGracePeriodSeconds"] - grace)
-        ends = datetime.fromisoformat(meta["deletionTimestamp"])
-        meta["deletionTimestamp"] = format_time(ends - saved)
+        saved = meta["deletionGracePeriodSeconds"] - grace
+        meta["deletionTimestamp"] = format_time(seconds_of(meta["deletionTimestamp"]) - saved)
         meta["deletionGracePeriodSeconds"] = grace
     marked = {**current, "metadata": meta}
     if resource is NAMESPACES:

@@ -72,7 +72,7 @@ def evict(api: ApiServer, name: str, namespace: str, eviction: Json) -> None:
     if counts_for_budgets(pod):
         _use_budget(api, pod)
     if not options.dry_run and not is_deleting(pod):
-        _mark_disrupted(api, pod)
+        mark_disrupted(api, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
     delete(api, PODS, name, namespace, options)
 
 
@@ -138,12 +138,13 @@ def _over_budget(explanation: str, *, retry_after: int | None = None) -> Request
     )
 
 
-def _mark_disrupted(api: ApiServer, pod: Json) -> None:
+def mark_disrupted(api: ApiServer, pod: Json, reason: str, message: str) -> None:
+    """Write the condition by which a pod that is about to be deleted says why."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
+        "reason": reason,
+        "message": message,
     }
     status = with_condition(pod["status"], condition, now=api.clock.now())
     api.patch_status(PODS, pod, {"conditions": status["conditions"]})

@@ -24,10 +24,10 @@ from kai_py.embedded.documents import (
     name_of,
     seconds_of,
     uid_of,
-    with_condition,
 )
 from kai_py.embedded.resources import CLAIMS, PODS, SLICES, TAINT_RULES
 from kai_py.embedded.store import Change
+from kai_py.embedded.subresources import mark_disrupted
 
 
 def reconcile(work: Work) -> None:
@@ -83,14 +83,8 @@ def _toleration_end(taint: Json, tolerations: Sequence[Json], now: float) -> flo
 
 
 def _evict(work: Work, pod: Json) -> None:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "DeletionByDeviceTaintManager",
-        "message": f"Device taint: deleting due to NoExecute at {format_time(work.now)}",
-    }
-    status = with_condition(pod["status"], condition, now=work.now)
-    work.api.patch_status(PODS, pod, {"conditions": status["conditions"]})
+    message = f"Device taint: deleting due to NoExecute at {format_time(work.now)}"
+    mark_disrupted(work.api, pod, "DeletionByDeviceTaintManager", message)
     options = DeleteOptions(preconditions={"uid": uid_of(pod)})
     delete(work.api, PODS, name_of(pod), pod["metadata"]["namespace"], options)
 
