@@ -23,7 +23,7 @@ from kai_py.watch.errors import Malformed
 from kai_py.watch.machine import Machine
 from kai_py.watch.resource import Decode, Kind, Resource, T
 from kai_py.watch.transport import JSON, ApiCall, Transport
-from kai_py.watch.wire import ListPage, decode_kind, decode_nested, decode_page
+from kai_py.watch.wire import decode_kind, decode_nested, decode_page
 
 COALESCE_SECONDS = 0.5
 """Writes so close to each other are kept as one."""
@@ -134,7 +134,7 @@ class Client:
         while True:
             path = resource.collection(namespace)
             call = ApiCall("list", resource.kind.name, path, parameters)
-            page = await self._page(call)
+            page = decode_page(await self.transport.send(call), call)
             items.extend(_decoded(call, resource.decode, item) for item in page.items or ())
             if not page.metadata.continue_token:
                 return Listing(tuple(items), page.metadata.resource_version)
@@ -144,7 +144,7 @@ class Client:
         """Check that a collection may be listed; raises Forbidden if not."""
         parameters = {"limit": "1"}
         call = ApiCall("list", resource.kind.name, resource.collection(), parameters)
-        await self._page(call)
+        decode_page(await self.transport.send(call), call)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str = "") -> T:
         """Create an object; raises AlreadyExists if the name is in use."""
@@ -319,17 +319,6 @@ class Client:
             now, version = asyncio.get_running_loop().time(), record.metadata.resource_version
             self.own_writes.record(resource.kind, version, now)
         return record
-
-    async def _page(self, call: ApiCall) -> ListPage:
-        body = await self.transport.send(call)
-        try:
-            page = decode_page(body)
-        except ValueError as error:
-            raise Malformed(f"{call}: {error}") from error
-        # Any JSON object would pass for an empty list, which would prove that no object exists.
-        if not page.metadata.resource_version:
-            raise Malformed(f"{call}: a list without a resourceVersion")
-        return page
 
 
 def _decoded(call: ApiCall, decode: Decode[T], body: bytes | msgspec.Raw) -> T:

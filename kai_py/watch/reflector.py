@@ -216,12 +216,7 @@ class Reflector(Generic[T]):
             call = self._call("list", parameters)
             body = await self._transport.send(call, timeout_seconds=LIST_SECONDS)
             self._record_contact()
-            try:
-                page = decode_page(body)
-            except ValueError as error:
-                raise Malformed(f"{call}: {error}") from error
-            if not page.metadata.resource_version:
-                raise Malformed(f"{call}: a list without a resourceVersion")
+            page = decode_page(body, call)
             for number, item in enumerate(page.items or (), 1):
                 self._collect(entries, item)
                 if number % PAGE_SIZE == 0:

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from kai_py.watch.errors import Malformed
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Decoded = TypeVar("Decoded")
@@ -80,9 +82,16 @@ def decode_nested(
         return decode(flattened(bytes(body)))
 
 
-def decode_page(body: bytes) -> ListPage:
-    """A page of a list; raises ValueError."""
-    return decode_nested(_decode_page, body)
+def decode_page(body: bytes, call: object) -> ListPage:
+    """A page of a list, the answer to ``call``; raises Malformed."""
+    try:
+        page = decode_nested(_decode_page, body)
+    except ValueError as error:
+        raise Malformed(f"{call}: {error}") from error
+    # Any JSON object would pass for an empty list, which would prove that no object exists.
+    if not page.metadata.resource_version:
+        raise Malformed(f"{call}: a list without a resourceVersion")
+    return page
 
 
 def decode_kind(body: bytes | msgspec.Raw) -> str:

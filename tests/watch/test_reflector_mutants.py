@@ -20,8 +20,8 @@ def additions_for_modifications(patch):
 
 
 def continue_token_dropped(patch):
-    def without_token(body):
-        page = decode_page(body)
+    def without_token(body, call):
+        page = decode_page(body, call)
         metadata = ListMetadata(resource_version=page.metadata.resource_version)
         return msgspec.structs.replace(page, metadata=metadata)
 

@@ -65,7 +65,7 @@ def test_deep_json_is_read_without_what_is_too_deep(depth, brackets):
     )
     event = decode_event(line)
     assert decode_envelope(event.object).metadata.name == 'x"[{'
-    page = decode_page(b'{"metadata":{"resourceVersion":"7"},"items":[' + line + b"]}")
+    page = decode_page(b'{"metadata":{"resourceVersion":"7"},"items":[' + line + b"]}", "list")
     assert page.metadata.resource_version == "7"
     assert len(page.items) == 1
 
