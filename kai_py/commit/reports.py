@@ -5,13 +5,13 @@ Alongside the cycles, each writer updates its objects to what the last plan says
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import replace
 
 from kai_py.commit.autoscalers import NodeProtector, ScaleUpTracker
 from kai_py.commit.dependencies import ExecutorDependencies, Lookups
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.namespace_texts import NamespaceTexts
+from kai_py.commit.pending_reports import PendingReports
 from kai_py.commit.pod_patches import CheckpointRequester, GateRemover
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
@@ -20,7 +20,7 @@ from kai_py.commit.statuses.kai import KaiStatusWriter
 from kai_py.commit.statuses.kai_messages import with_kai_messages
 from kai_py.commit.statuses.pod import PodStatusWriter, pending_statuses
 from kai_py.commit.statuses.queue import QueueStatusWriter
-from kai_py.plan.plan import Plan, Stage
+from kai_py.plan.plan import Plan
 from kai_py.plan.session.startups import GANGS_NOT_READY
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -59,7 +59,7 @@ class PlanReports:
             lookups.unallocated_claims,
             self._texts.readable,
         )
-        self._pending = PendingReports(dependencies.wake)
+        self._pending = PendingReports(dependencies.wake, settings.message_interval)
         self._pods = PodStatusWriter(
             dependencies.access(settings.status_concurrency),
             lookups.pod,
@@ -172,42 +172,3 @@ class PlanReports:
         found = self._lookups.queue(name)
         reports = found is not None and self._dependencies.settings.reports_on(found.metadata)
         return found if reports else None
-
-
-BEING_CREATED = frozenset({Stage.BELOW_MIN_MEMBER, Stage.CLAIMS_NOT_READY})
-CREATED_WITHIN_SECONDS = 5.0
-
-
-class PendingReports:
-    """Leaves out gangs whose pods or claims have been missing for a moment only.
-
-    Controllers create the pods of a gang one after another, and others create their claims. What is
-    missing then is there a moment later, and a warning on every pod of every new gang would hide
-    those that matter. A gang that was reported with another reason, above all one that makes
-    autoscalers add nodes, is reported at once.
-    """
-
-    def __init__(self, wake: Callable[[float], None]) -> None:
-        """``wake`` requests a cycle in that many seconds."""
-        self._wake = wake
-        self._since: dict[str, float] = {}
-        self._reported = frozenset[str]()
-
-    def due(self, plan: Plan, now: float) -> Plan:
-        """``plan`` with the gangs to report; ``now`` in seconds of a monotonic clock."""
-        self._since = {
-            each.gang: self._since.get(each.gang, now)
-            for each in plan.unplaced
-            if each.stage in BEING_CREATED and each.gang not in self._reported
-        }
-        waits = {
-            gang: since + CREATED_WITHIN_SECONDS - now
-            for gang, since in self._since.items()
-            if since + CREATED_WITHIN_SECONDS > now
-        }
-        due = tuple(each for each in plan.unplaced if each.gang not in waits)
-        self._reported = frozenset(each.gang for each in due)
-        if not waits:
-            return plan
-        self._wake(min(waits.values()))
-        return replace(plan, unplaced=due)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from kai_py.commit.reports import CREATED_WITHIN_SECONDS, PendingReports
+from kai_py.commit.pending_reports import CREATED_WITHIN_SECONDS, PendingReports
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.commit.cluster import JOB
 
+INTERVAL = 10.0
 CREATED = [Stage.BELOW_MIN_MEMBER, Stage.CLAIMS_NOT_READY]
 
 
@@ -16,7 +17,7 @@ def wakes():
 
 @pytest.fixture
 def reports(wakes):
-    return PendingReports(wakes.append)
+    return PendingReports(wakes.append, INTERVAL)
 
 
 def plan(**stages):
@@ -50,3 +51,26 @@ def test_a_gang_that_loses_a_pod_later_waits_again(reports):
     assert due(reports, 0.0, train=Stage.BELOW_MIN_MEMBER) == []
     assert due(reports, 9.0) == []
     assert due(reports, 10.0, train=Stage.BELOW_MIN_MEMBER) == []
+
+
+def says(reports, now, message, stage=Stage.QUEUE_MAX):
+    unplaced = Unplaced("train", JOB, "q", stage, message, ())
+    return [each.message for each in reports.due(Plan(unplaced=(unplaced,)), now).unplaced]
+
+
+def test_a_message_that_changes_with_every_cycle_is_reported_once_an_interval(reports, wakes):
+    told = [says(reports, float(now), f"{40 - now} pods exist.") for now in range(12)]
+    assert told == [["40 pods exist."]] * 10 + [["30 pods exist."]] * 2
+    assert wakes == [INTERVAL - now for now in range(1, 10)] + [INTERVAL - 1]
+
+
+def test_a_message_of_another_stage_is_reported_at_once(reports):
+    assert says(reports, 0.0, "the queue is full.") == ["the queue is full."]
+    assert says(reports, 1.0, "39 pods exist.", Stage.BELOW_MIN_MEMBER) == ["39 pods exist."]
+
+
+def test_a_message_that_changes_after_long_is_reported_at_once(reports, wakes):
+    for now in (0.0, 60.0):
+        assert says(reports, now, "20 nodes are full.") == ["20 nodes are full."]
+    assert says(reports, 61.0, "21 nodes are full.") == ["21 nodes are full."]
+    assert wakes == []

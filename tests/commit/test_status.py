@@ -140,6 +140,17 @@ async def test_a_new_sentence_waits_for_its_turn_and_a_new_reason_does_not(clust
     assert scheduled(cluster, "worker-0").last_transition_time == since
 
 
+async def test_a_new_sentence_waits_for_its_turn_though_the_mirror_lags(cluster):
+    pod = cluster.add_pod("worker-0")
+    pod_before = cluster.pod("worker-0")
+    async with writing(cluster, lambda _ref: pod_before) as writer:
+        for now in range(12):
+            message = f"{now} nodes are full."
+            await say(writer, waits(Stage.RESOURCES, message, pod), now=float(now))
+    assert [each.message[:2] for each in cluster.transitions] == ["0 ", "10"]
+    assert writes(cluster) == 2
+
+
 async def test_a_nominated_pod_names_its_node_until_it_loses_it(cluster, writer):
     pod = cluster.add_pod("worker-0")
     waiting = waits(Stage.NOMINATED, "capacity is being freed.", pod)

@@ -23,7 +23,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -115,14 +115,9 @@ def is_unwritten(desired: PendingPodStatus, pod: Pod) -> bool:
     return desired.incomplete and bool(desired.reason) and not pod.spec.scheduling_gates
 
 
-def differs_in_message_only(desired: PendingPodStatus, pod: Pod) -> bool:
-    """Whether only the message differs."""
-    current = _written_condition(pod)
-    return (
-        current is not None
-        and current[0] == desired.reason
-        and pod.status.nominated_node_name == desired.nominated_node
-    )
+def differs_in_message_only(desired: PendingPodStatus, earlier: PendingPodStatus) -> bool:
+    """Whether only the message differs from an earlier status of the same pod."""
+    return replace(earlier, message=desired.message) == desired
 
 
 def pod_status_patch(desired: PendingPodStatus, pod: Pod, now: datetime) -> dict[str, Any]:
@@ -214,7 +209,7 @@ class PodStatusWriter:
                 if is_unwritten(desired, pod):
                     waits.append(self._report_unwritten(desired, now))
                 continue
-            waits.append(wait := self._write_delay(desired, pod, now))
+            waits.append(wait := self._write_delay(desired, now))
             if wait <= 0:
                 self._enqueue(desired, now)
         if max(waits) > 0 and now >= self._wakes_at:
@@ -237,8 +232,11 @@ class PodStatusWriter:
         except TimeoutError:
             log.info("%d pod statuses were not written in time", self._queue.qsize())
 
-    def _write_delay(self, desired: PendingPodStatus, pod: Pod, now: float) -> float:
-        """Seconds until the pod may be written again; a changed message alone has to wait."""
+    def _write_delay(self, desired: PendingPodStatus, now: float) -> float:
+        """Seconds until the pod may be written again; a changed message alone has to wait.
+
+        Compared with what was written last: the mirror, and queued writes, may be behind.
+        """
         refused = self._refused.get(desired.pod.uid)
         if refused is not None:
             return refused + self._message_interval - now
@@ -246,7 +244,7 @@ class PodStatusWriter:
         if last is None:
             return 0.0
         written, at = last
-        if written != desired and not differs_in_message_only(desired, pod):
+        if not differs_in_message_only(desired, written):
             return 0.0
         return at + self._message_interval - now
 
@@ -263,14 +261,12 @@ class PodStatusWriter:
 
         A changed message alone has to wait.
         """
-        reported, at = self._written.get(desired.pod.uid, (None, -math.inf))
-        if reported == desired:
+        last = self._written.get(desired.pod.uid)
+        if last is not None and last[0] == desired:
             return 0.0
-        wait = at + self._message_interval - now
-        if reported is not None and reported.reason == desired.reason and wait > 0:
-            return wait
-        self._report_transition(desired, now)
-        return 0.0
+        if (wait := self._write_delay(desired, now)) <= 0:
+            self._report_transition(desired, now)
+        return wait
 
     def _report_transition(self, desired: PendingPodStatus, now: float) -> None:
         """Report what the pod waits for, unless that was the last report."""
