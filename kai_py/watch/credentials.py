@@ -17,7 +17,8 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
@@ -125,7 +126,8 @@ class Kubeconfig:
                     active_context=self._context or None,
                     config_base_path=None,
                 )
-                loader.load_and_set(configuration)
+                with _plugin_errors():
+                    loader.load_and_set(configuration)
                 self._token_file = _token_file(config, self._context)
         # The loader does not check what it reads: a malformed file may raise anything.
         except Exception as error:
@@ -138,7 +140,11 @@ class Kubeconfig:
     def renew(self) -> ServerAccess:
         """Read the token file again, or ask the exec plugin if its token is about to expire."""
         if self._token_file is None:
-            return _access(self._configuration)
+            try:
+                with _plugin_errors():
+                    return _access(self._configuration)
+            except _PluginError as error:
+                raise CredentialsError(f"kubeconfig {self._files}: {error}") from error
         try:
             token = self._token_file.read_text().strip()
         except OSError as error:
@@ -162,6 +168,29 @@ def find_credentials(
             f"{default} does not exist; name a kubeconfig"
         )
     return Kubeconfig(str(default), context)
+
+
+class _PluginError(Exception):
+    """An exec plugin gave no credentials."""
+
+
+@contextmanager
+def _plugin_errors() -> Iterator[None]:
+    """Raise what the package only logs before it goes on without credentials."""
+    told: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        told.append(record.getMessage().removeprefix("exec: "))
+        return False
+
+    root = logging.getLogger()
+    root.addFilter(keep)
+    try:
+        yield
+    finally:
+        root.removeFilter(keep)
+    if told:
+        raise _PluginError(f"the exec plugin of the user fails: {'; '.join(told)}")
 
 
 def _reason(error: Exception) -> str:

@@ -170,7 +170,11 @@ _BY_CODE: dict[int, type[StatusError]] = {
 _STATUS = msgspec.json.Decoder(Status)
 _RBAC_MARKER = " cannot "
 """Part of RBAC's messages, ``User "U" cannot VERB resource "R"``, not of admission policies'."""
-_ROLE_HINT = "permission denied (kai-py install prints the scheduler's roles)"
+_ROLE_HINT = "permission denied (kai-py install prints the roles of the scheduler and its users)"
+_ANONYMOUS = 'User "system:anonymous"'
+_CREDENTIALS_HINT = (
+    "the credentials are missing, wrong or expired (log in again, or name another kubeconfig)"
+)
 
 
 def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) -> StatusError:
@@ -181,8 +185,11 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
         kind = AlreadyExists
     details = status.details or StatusDetails()
     text = f"{call}: {code} {status.reason}: {status.message}"
+    is_unknown = kind is Unauthorized or _ANONYMOUS in status.message
     if kind is Forbidden and _RBAC_MARKER in status.message:
-        kind, text = RoleMissing, f"{text}: {_ROLE_HINT}"
+        kind = RoleMissing
+    if is_unknown or kind is RoleMissing:
+        text = f"{text}: {_CREDENTIALS_HINT if is_unknown else _ROLE_HINT}"
     return kind(
         text,
         code=code,

@@ -82,6 +82,44 @@ def test_exec_plugin_runs_again_only_when_its_token_expires(tmp_path, expiry, ru
     assert len((tmp_path / "runs").read_text()) == runs
 
 
+def exec_user(plugin, script=None):
+    if script is not None:
+        plugin.write_text(f"#!/bin/sh\n{script}\n")
+        plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "command": str(plugin)}}
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (None, "No such file or directory: '.*plugin'"),
+        ("echo token has expired >&2; exit 1", "process returned 1. token has expired"),
+        ("echo no JSON", "failed to decode process output"),
+    ],
+)
+def test_an_exec_plugin_that_fails_is_named(tmp_path, caplog, script, reason):
+    user = exec_user(tmp_path / "plugin", script)
+    with pytest.raises(CredentialsError, match=f"config: the exec plugin of the user.*{reason}"):
+        Kubeconfig(kubeconfig(tmp_path, user)).load()
+    assert caplog.records == []
+
+
+def test_an_exec_plugin_that_fails_later_cannot_renew(tmp_path):
+    plugin, answer = tmp_path / "plugin", tmp_path / "answer"
+    user = exec_user(plugin, f"cat {answer}")
+    version, status = user["exec"]["apiVersion"], {"expirationTimestamp": "2000-01-01T00:00:00Z"}
+    status["token"] = "from-plugin"
+    answer.write_text(
+        json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+    )
+    credentials = Kubeconfig(kubeconfig(tmp_path, user))
+    assert credentials.load().authorization == "Bearer from-plugin"
+    answer.unlink()
+    with pytest.raises(CredentialsError, match="process returned 1"):
+        credentials.renew()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "clusters: 3", "{current-context: x}", "a: [", "{"])
 def test_broken_kubeconfig_names_the_file(tmp_path, text):
     path = tmp_path / "broken"

@@ -28,7 +28,8 @@ def test_code_and_reason_choose_the_type(code, reason, kind):
     error = errors.from_response("PUT /x", code, json.dumps(body).encode(), {})
     assert type(error) is kind
     assert (error.code, error.reason) == (code, reason)
-    assert str(error) == f"PUT /x: {code} {reason}: because"
+    hint = f": {errors._CREDENTIALS_HINT}" if code == 401 else ""
+    assert str(error) == f"PUT /x: {code} {reason}: because{hint}"
 
 
 def test_a_missing_role_is_told_with_what_helps():
@@ -38,8 +39,15 @@ def test_a_missing_role_is_told_with_what_helps():
     assert type(error) is errors.RoleMissing
     assert str(error) == (
         f"PATCH /x: 403 Forbidden: {said}: permission denied (kai-py install prints the "
-        "scheduler's roles)"
+        "roles of the scheduler and its users)"
     )
+
+
+def test_whom_the_server_does_not_know_is_told_to_log_in():
+    message = 'pods is forbidden: User "system:anonymous" cannot list resource "pods"'
+    error = errors.from_status("GET /pods", errors.Status(403, "Forbidden", message))
+    assert isinstance(error, errors.RoleMissing)
+    assert str(error).endswith(f"{message}: {errors._CREDENTIALS_HINT}")
 
 
 def test_invalid_names_the_fields():
