@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kai_py.api.phrases import first_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.cli.output import say
@@ -168,11 +169,8 @@ async def wait_until_read(mirror: Mirror) -> None:
 
 
 def _refusal_message(refused: Sequence[KindStatus]) -> str:
-    names = [kind.kind for kind in refused]
-    others = (
-        f" and {len(names) - MAX_KINDS_SHOWN} more kinds" if len(names) > MAX_KINDS_SHOWN else ""
-    )
-    return f"cannot read {', '.join(names[:MAX_KINDS_SHOWN])}{others}: {refused[0].problem}"
+    names = first_of([kind.kind for kind in refused], MAX_KINDS_SHOWN)
+    return f"cannot read {names}: {refused[0].problem}"
 
 
 SavedCluster = Annotated[

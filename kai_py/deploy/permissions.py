@@ -326,7 +326,8 @@ def view_grants() -> list[Grant]:
 
 def cluster_reader_grants() -> list[Grant]:
     """Grants of readers of the whole cluster."""
-    return mirrored_grants()
+    events = Grant("Past decisions, and pods that the API server refused.", "", ("events",), READ)
+    return [*mirrored_grants(), events]
 
 
 def proxy_grants(name: str) -> list[Grant]:

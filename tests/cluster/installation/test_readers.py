@@ -1,11 +1,14 @@
 """Who may read the dashboard, as a real API server with RBAC knows it."""
 
+import asyncio
 import itertools
+from contextlib import suppress
 
 import aiohttp
 from prometheus_client import CollectorRegistry
 
 from kai_py.cli.connection import cluster_client
+from kai_py.cli.errors import CommandError
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.objects import NAME
 from kai_py.observe.http import serve
@@ -13,9 +16,12 @@ from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.token_review import TokenReviews
 from kai_py.scheduler import Scheduler
+from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.installation.test_tenants import kai_py
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.installation import SPACES, as_account, install
+from tests.support.cluster.manifests import job, pod_spec, queue
 
 NAMES = (f"reader-{number}" for number in itertools.count())
 RBAC = "rbac.authorization.k8s.io"
@@ -35,13 +41,18 @@ async def let_read(real: Cluster, space: str, name: str) -> None:
     rules = [{"nonResourceURLs": ["/v1/*"], "verbs": ["get"]}]
     role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": metadata}
     await real.api.post(f"{api}/clusterroles", {**role, "rules": rules})
+    await bind(real, space, name, name)
+
+
+async def bind(real: Cluster, space: str, name: str, role: str) -> None:
     binding = {
-        **role,
+        "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": space}],
     }
-    await real.api.post(f"{api}/clusterrolebindings", binding)
+    await real.api.post(f"/apis/{RBAC}/v1/clusterrolebindings", binding)
 
 
 async def test_readers_are_those_whom_a_cluster_role_lets_read(real: Cluster, tmp_path) -> None:
@@ -79,3 +90,34 @@ async def test_readers_are_those_whom_a_cluster_role_lets_read(real: Cluster, tm
             assert status == 403
             assert f"system:serviceaccount:{space}:{stranger} may not get /v1/decisions" in text
             assert (await ask("made-up"))[0] == 401
+
+
+async def test_a_reader_of_the_cluster_is_refused_nothing(real: Cluster, tmp_path) -> None:
+    space, name = next(SPACES), next(NAMES)
+    await install(real, space, Configuration())
+    await token_of_new_account(real, space, name)
+    await bind(real, space, name, f"{NAME}-cluster-reader")
+    its = await as_account(real, space, name, tmp_path / "kubeconfig")
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=1)):
+        await real.submit(queue(), job("waits", 2, pod_spec(gpus=1)))
+
+        async def is_explained() -> bool:
+            with suppress(CommandError):  # roles take a moment to take hold
+                explained = await asyncio.to_thread(kai_py, its.kubeconfig, "explain", "job/waits")
+                return explained.exit_code == 1 and "2 pods" in explained.output
+            return False
+
+        await eventually(is_explained, within=30.0, what="the pending gang")
+        for command in (
+            ("explain", "job/waits"),
+            ("explain", "queue/team-a"),
+            ("gangs",),
+            ("queues",),
+            ("devices",),
+            ("top", "--once"),
+            ("what-if", "--remove", "default/Job/waits"),
+            ("snapshot", str(tmp_path / "cluster.json.gz")),
+            ("audit", "--again-after", "0"),
+        ):
+            told = await asyncio.to_thread(kai_py, its.kubeconfig, *command)
+            assert "403" not in told.stderr + told.output, command
