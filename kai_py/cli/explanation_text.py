@@ -52,7 +52,7 @@ def _print(explanation: Explanation) -> None:
         say_sentence(f"  It {place} {', '.join(explanation.nodes)}{since}.")
     if explanation.if_evicted:
         say_sentence(f"  If all of it is evicted, {explanation.if_evicted}.")
-    if explanation.queue_position:
+    if explanation.queue_position and explanation.queue:
         gained = (
             f", plus {explanation.ageing_points} by ageing" if explanation.ageing_points else ""
         )

@@ -196,9 +196,7 @@ def tenant_comparison(answer: Any, seen: Visibility) -> Any:
     lists = {name: rows for name, rows in answer.items() if isinstance(rows, list)}
     shown = seen.redacted(answer)
     for name, rows in lists.items():
-        if name == "queues":
-            shown[name] = [row for row in shown[name] if row["queue"]]
-        elif len(rows) > len(shown[name]):
+        if name != "queues" and len(rows) > len(shown[name]):
             shown.setdefault("others", {})[name] = len(rows) - len(shown[name])
     return shown
 

@@ -52,7 +52,7 @@ class Visibility:
     def redacted(self, value: Any) -> Any:
         """JSON without what is hidden: records of hidden gangs, names of queues, names in texts.
 
-        A record in a list that is about a hidden gang, claim or other object is left out.
+        A record in a list that is about a hidden gang, claim, queue or other object is left out.
         """
         if isinstance(value, str):
             return self.text(value)
@@ -73,7 +73,9 @@ class Visibility:
         namespace = value.get("namespace")
         if isinstance(namespace, str) and namespace in self.hidden:
             return True
-        keys = (value[name] for name in GANG_FIELDS & value.keys())
+        keys = [value[name] for name in GANG_FIELDS & value.keys()]
+        if not keys and value.get("queue"):
+            return not self._field("queue", value["queue"])
         return any(isinstance(key, str) and key and not self.sees(key) for key in keys)
 
 

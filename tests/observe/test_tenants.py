@@ -114,6 +114,13 @@ async def test_only_own_work_is_explained(ask):
         assert (await own("/v1/plan"))[0] == 403
 
 
+def test_amounts_of_hidden_queues_are_left_out():
+    seen = Visibility(frozenset({"ml"}), frozenset({"ml-queue"}), nodes=False)
+    rows = [{"queue": name, "deserved": 8} for name in ("ml-queue", "dark", "")]
+    told = seen.redacted({"gang": "ml/Pod/more", "queue": "dark", "queues": rows})
+    assert told == {"gang": "ml/Pod/more", "queue": "", "queues": [rows[0], rows[2]]}
+
+
 async def test_suggestions_do_not_name_others(ask):
     async def suggest(_gang, on_found):
         step = SuggestionStep(
