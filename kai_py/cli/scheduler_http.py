@@ -35,7 +35,7 @@ DEFAULT_SERVICE = "kai-py/kai-py"
 SERVICE_VARIABLE = "KAI_PY_SERVICE"
 PORT = "http"
 NOT_INSTALLED = f"is the scheduler installed there? ${SERVICE_VARIABLE} or --service names it"
-NOT_FOUND = 404
+WRONG_ARGUMENTS = (400, 404)
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """For streams too: the server sends something every 15 seconds."""
@@ -278,5 +278,5 @@ def _unreachable(url: str, error: Exception) -> CommandError:
 
 
 def _exit_code(status: int) -> ExitCode:
-    """A name that is not found is a wrong argument, also if the scheduler says so."""
-    return ExitCode.USAGE if status == NOT_FOUND else ExitCode.CLUSTER
+    """A name or value that the scheduler does not accept is a wrong argument."""
+    return ExitCode.USAGE if status in WRONG_ARGUMENTS else ExitCode.CLUSTER

@@ -169,8 +169,9 @@ def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> I
     above = _gpus(share.allocated) - _gpus(share.deserved)
     if above > 0:
         lenders = {each.queue: _unused(each) for each in siblings if _unused(each) > 0}
-        verbs = "deserve and do not use" if len(lenders) > 1 else "deserves and does not use"
-        source = f", of what {_named(lenders, shows)} {verbs}" if lenders else ""
+        named, are_several = _named(lenders, shows)
+        verbs = "deserve and do not use" if are_several else "deserves and does not use"
+        source = f", of what {named} {verbs}" if lenders else ""
         yield f"It borrows {count_of(round(above, 2), 'GPU')}{source}."
     elif _unused(share) > 0:
         borrowers = {
@@ -179,8 +180,8 @@ def _borrowing(share: QueueShare, plan: Plan, shows: Callable[[str], bool]) -> I
             if _gpus(each.allocated) > _gpus(each.deserved)
         }
         if borrowers:
-            named = _named(borrowers, shows)
-            verbs = "borrow GPUs, and lose" if len(borrowers) > 1 else "borrows GPUs, and loses"
+            named, are_several = _named(borrowers, shows)
+            verbs = "borrow GPUs, and lose" if are_several else "borrows GPUs, and loses"
             yield f"{named} {verbs} them when this queue needs its own."
 
 
@@ -195,14 +196,15 @@ def _unused(share: QueueShare) -> float:
     return 0.0 if math.isinf(deserved) else max(0.0, deserved - _gpus(share.allocated))
 
 
-def _named(amounts: dict[str, float], shows: Callable[[str], bool]) -> str:
+def _named(amounts: dict[str, float], shows: Callable[[str], bool]) -> tuple[str, bool]:
+    """Queues with their amounts, and whether they are several, as those of others are."""
     hidden = sum(amount for queue, amount in amounts.items() if not shows(queue))
     amounts = {queue: amount for queue, amount in amounts.items() if shows(queue)}
     if hidden:
         amounts["queues of others"] = hidden
     largest = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
     names = [f"{name} ({format_amount(amount)})" for name, amount in largest]
-    return first_of(names, MAX_NAMED)
+    return first_of(names, MAX_NAMED), len(names) > 1 or hidden > 0
 
 
 def _changes(share: QueueShare, stages: Counter[str]) -> Iterator[str]:

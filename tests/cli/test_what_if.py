@@ -1,13 +1,16 @@
 """What-if from a saved cluster: what it prints, what it refuses, its exit codes."""
 
+import asyncio
 import json
 
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from typer.testing import CliRunner
 
 from kai_py.cli import main
-from kai_py.cli.errors import CommandError
+from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.simulate.objects import write_objects
 from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated
@@ -189,3 +192,16 @@ def test_a_manifest_that_holds_no_object_is_named(saved, tmp_path, text):
 def test_what_cannot_be_tried_is_one_line(saved, arguments, message):
     with pytest.raises(CommandError, match=message):
         what_if("--from", saved, *arguments)
+
+
+async def test_a_change_that_the_scheduler_does_not_accept_is_a_wrong_argument():
+    async def refuse(_request):
+        return web.Response(status=400, text="Queue team: spec.maxGPUs: too large\n")
+
+    application = web.Application()
+    application.router.add_get("/v1/what-if", refuse)
+    async with TestServer(application) as server:
+        asked = ("--set", "team.maxGPUs=8", "--url", str(server.make_url("/")).rstrip("/"))
+        with pytest.raises(CommandError, match="too large") as error:
+            await asyncio.to_thread(what_if, *asked)
+    assert error.value.exit_code is ExitCode.USAGE

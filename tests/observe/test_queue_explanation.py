@@ -42,6 +42,16 @@ def test_a_queue_that_lends_names_the_borrowers():
     )
 
 
+def test_queues_of_others_are_several():
+    world = cluster(
+        node("a", 8), queue("own", 4), queue("other", 4), pod("o", 8, queue="other", node="a")
+    )
+    found = explain_queue(world.snapshot(), world.plan(), "own", "own".__eq__)
+    assert found is not None
+    told = "queues of others (4) borrow GPUs, and lose them when this queue needs its own."
+    assert told in found.sentences
+
+
 def test_a_max_is_what_would_change_it():
     found = explained(
         queue("own", 2, 2), pod("runs", 2, queue="own", node="a"), pod("waits", 2, queue="own")
