@@ -249,6 +249,18 @@ async def test_a_lost_connection_is_told_and_taken_up_again(tab):
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_long_names_of_queues_wrap(tab, size):
+    name = "-".join(["research"] * 20)
+    shown = Shown(scenario.cluster(scenario.node("n1", 8), scenario.queue(name, 8)).snapshot())
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/", size)
+        await tab.until("document.querySelector('#queues .name')")
+        assert await tab.value("document.documentElement.scrollWidth") == size[0]
+        cells = "[...document.querySelectorAll('#queues th, #queues td')]"
+        assert await tab.value(f"{cells}.every(e => e.getBoundingClientRect().right < innerWidth)")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_ten_thousand_nodes_stay_fluid(tab, size):
     shown = Shown(large_cluster().snapshot())
     async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
