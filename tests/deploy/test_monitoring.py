@@ -58,6 +58,15 @@ def test_every_recorded_series_is_told_on_the_page():
 SECTIONS = ["Impact", "Diagnosis", "Mitigation"]
 
 
+def test_logs_are_those_of_all_replicas():
+    texts = [page.read_text() for page in (DOCS / "runbooks").glob("*.md")]
+    commands = [
+        each for text in texts for each in re.findall(r"`(kubectl logs .*deploy/.*)`", text)
+    ]
+    assert commands
+    assert all("--all-pods" in each for each in commands), "the leader is one of several pods"
+
+
 def test_every_alert_leads_to_a_runbook_of_its_own():
     alerts = {rule["alert"]: rule for group in rule_groups()["groups"] for rule in group["rules"]
               if "alert" in rule}  # fmt: skip
