@@ -21,7 +21,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.resource import define_kind
 
 MERGE_SECONDS = 10.0
-EVENTS_EXPIRED = "its events are no longer kept"
+EVENTS_MISSING = "its events are not written yet, or no longer kept"
 
 
 class InvolvedObject(Record, frozen=True):
@@ -114,7 +114,7 @@ def decisions_of_events(events: Iterable[ClusterEvent]) -> tuple[Decision, ...]:
 
 def _evicted(pods: int) -> str:
     were = "was" if pods == 1 else "were"
-    return f"{count_of(pods, 'pod')} {were} evicted; {EVENTS_EXPIRED}"
+    return f"{count_of(pods, 'pod')} {were} evicted; {EVENTS_MISSING}"
 
 
 def _merged(first: Decision, other: Decision) -> Decision:
@@ -166,7 +166,7 @@ class DecisionHistory:
         return tuple(sorted((t for t in decisions if t.time > since), key=lambda each: each.time))
 
     def _without_events(self, key: str, kinds: set[DecisionKind]) -> Iterator[Decision]:
-        """Decisions derived from the cluster's objects where their events have expired."""
+        """Decisions derived from the cluster's objects where their events are missing."""
         gang = self.snapshot.gangs.get(key)
         if gang is not None and gang.bound and DecisionKind.PLACED not in kinds:
             yield Decision(
@@ -176,7 +176,7 @@ class DecisionHistory:
                 time=gang.started,
                 pods=tuple(str(member.pod) for member in gang.bound),
                 nodes=tuple(dict.fromkeys(member.node for member in gang.bound)),
-                message=EVENTS_EXPIRED,
+                message=EVENTS_MISSING,
             )
         if DecisionKind.EVICTED in kinds:
             return
