@@ -10,8 +10,8 @@
 Within a level the tightest domain that fits all pods comes first, compared from the coarsest level
 down and by name where they tie, so that large domains stay whole for those that need them. Pods
 that need several domains fill the largest first, then those with the fewest hops to it in the tree
-of levels; where pods of the group run already, the hops count from them. O(levels x nodes log
-nodes) per query.
+of levels. Where pods of the group run already, the hops count from them, and domains come first
+that keep all pods of the group together. O(levels x nodes log nodes) per query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,38 +48,59 @@ def candidate_domains(
 
     ``replicas``: per shape (nodes,) how many of its pods fit; ``counts``: how many are needed.
     ``required``, ``preferred``: positions in ``levels``. ``occupied``: (nodes,) bool, where pods of
-    the group run already: only their domains of the required level are candidates.
+    the group run already: only their domains of the required level are candidates, and the finest
+    domain that holds all of them is used up first, then the next coarser one.
     """
     finest = preferred
     if required is not None and (preferred is None or preferred < required):
         finest = required  # A coarser preferred level is met in any domain of the required one.
-    coarsest = 0 if required is None else required
-    allowed = (
-        None if required is None or occupied is None else _same_domains(levels[required], occupied)
-    )
-    for position in range(len(levels) - 1 if finest is None else finest, coarsest - 1, -1):
-        level = levels[position]
-        sums = [level.sums(fitting) for fitting in replicas]
-        capacities = [
-            *(_domain_replicas(coarser, replicas[0], level.first) for coarser in levels[:position]),
-            sums[0],
-        ]
-        fits_all = np.all([fit >= count for fit, count in zip(sums, counts, strict=True)], axis=0)
-        for domain in _tightest_first(capacities, fits_all):
-            mask = level.codes == domain
-            if required is not None and (levels[required].codes[mask] == NO_DOMAIN).any():
-                continue
-            if allowed is not None:
-                mask = mask & allowed
-            if mask.any():
-                finer = () if preferred is None else levels[position + 1 : preferred + 1]
-                yield DomainCandidate(
-                    level.names[domain], mask, _domain_ranks(finer, replicas[0] * mask, occupied)
-                )
+    used = levels if finest is None else levels[: finest + 1]
+    tried: set[tuple[int, int]] = set()
+    for coarsest, within in _scopes(used, required, occupied):
+        for position in range(len(used) - 1, coarsest - 1, -1):
+            finer = () if preferred is None else levels[position + 1 : preferred + 1]
+            for domain in _fitting_domains(used[: position + 1], replicas, counts, within):
+                if (position, domain) not in tried:
+                    tried.add((position, domain))
+                    mask = used[position].codes == domain
+                    rank = _domain_ranks(finer, replicas[0] * mask, occupied)
+                    yield DomainCandidate(used[position].names[domain], mask, rank)
     if required is None:
         everywhere = np.ones(len(replicas[0]), dtype=np.bool_)
         finer = () if preferred is None else levels[: preferred + 1]
         yield DomainCandidate("", everywhere, _domain_ranks(finer, replicas[0], occupied))
+
+
+def _scopes(
+    levels: Sequence[TopologyLevel], required: int | None, occupied: Bools | None
+) -> Iterator[tuple[int, Bools]]:
+    """Nodes on which to try domains, and the coarsest level to try there, as its position.
+
+    First the domains that hold all ``occupied`` nodes, from the finest up, then all nodes allowed.
+    """
+    coarsest = 0 if required is None else required
+    for position in range(len(levels) - 1, coarsest - 1, -1) if occupied is not None else ():
+        codes = levels[position].codes
+        domains = np.unique(codes[occupied])
+        if len(domains) == 1 and domains[0] != NO_DOMAIN:
+            yield position, codes == domains[0]
+    if required is None:
+        yield coarsest, np.ones(len(levels[0].codes) if levels else 0, dtype=np.bool_)
+    elif occupied is None:
+        yield coarsest, levels[required].codes != NO_DOMAIN
+    else:
+        yield coarsest, _same_domains(levels[required], occupied)
+
+
+def _fitting_domains(
+    levels: Sequence[TopologyLevel], replicas: Sequence[Ints], counts: Sequence[int], within: Bools
+) -> list[int]:
+    """Domains of the last level that fit the pods ``within`` the nodes given, tightest first."""
+    *coarser, level = levels
+    sums = [level.sums(fitting) for fitting in replicas]
+    fits = [total >= count for total, count in zip(sums, counts, strict=True)]
+    capacities = [_domain_replicas(each, replicas[0], level.first) for each in coarser]
+    return _tightest_first([*capacities, sums[0]], np.all([within[level.first], *fits], axis=0))
 
 
 def _tightest_first(replicas: Sequence[Ints], fits: Bools) -> list[int]:

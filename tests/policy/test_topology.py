@@ -1,6 +1,7 @@
 """Domains: the tightest that holds everything first; labels that are missing; pinned groups."""
 
 import numpy as np
+import pytest
 
 from kai_py.policy.topology import candidate_domains
 from kai_py.snapshot.nodes import node_columns, with_node
@@ -95,6 +96,28 @@ def test_running_pods_pin_the_required_domain():
         )
     )
     assert [c.name for c in found] == ["z1/r2", "z1/r1", "z1"]
+
+
+@pytest.mark.parametrize(
+    ("count", "found"),
+    [
+        (1, ["z1/r1", "z1/r2", "z1", "z2/r1", "z2", ""]),
+        (3, ["z1/r1", "z1", "z2/r1", "z2", ""]),
+        (5, ["z1", "z2", ""]),
+        (9, [""]),
+    ],
+)
+def test_preferred_keeps_pods_together_with_those_that_run(count, found):
+    """However tight the domains are in which none of the group runs."""
+    pinned = np.array([True, False, False, False, False])
+    copies = [2, 2, 2, 3, 4]
+    assert names(copies, count, preferred=1, occupied=pinned) == found
+
+
+def test_preferred_keeps_pods_in_the_zone_of_pods_in_two_racks():
+    pinned = np.array([True, False, True, False, False])
+    found = names([2, 2, 2, 3, 4], 1, preferred=1, occupied=pinned)
+    assert found == ["z1/r2", "z1/r1", "z1", "z2/r1", "z2", ""]
 
 
 def test_every_shape_must_fit_the_domain():
