@@ -6,7 +6,8 @@
             memory on the smallest GPUs, and of the most expensive devices that claims may get;
             if that exceeds a bound, allow only GPUs and devices with which the request does not
         place the request in idle capacity, or else in capacity that is being released
-        a gang with pods left to place goes back into its queue
+        a gang with pods left to place goes back into its queue, also if an elastic pod was not
+            placed: others, which it passes over, may need less, or another node
 
 If a request failed, one that needs at least as much fails as well, as capacity only shrinks; that
 changes once a gang is placed at the cost of victims.
@@ -42,6 +43,8 @@ def allocate(
     solver = _AllocateSolver(state)
     for group in in_rotation(gangs, state.search_budgets.cut_short_before):
         _allocate_in_order(state, group, solver, on_unschedulable)
+    for gang in gangs:
+        state.pass_over_none(gang)
 
 
 def _allocate_in_order(
@@ -56,7 +59,9 @@ def _allocate_in_order(
         with state.turns.of(gang):
             if _allocate_gang(state, gang, solver):
                 gang_queue.push(gang)
-            elif (
+                continue
+            state.pass_over_none(gang)
+            if (
                 on_unschedulable is not None
                 and gang.key in state.unschedulable
                 and on_unschedulable(gang)
@@ -89,7 +94,7 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
         state.mark_placed(gang)
         return request.has_more
     state.mark_unschedulable(gang, reason)
-    return False
+    return state.pass_over(gang, request, reason)
 
 
 def _place_over(
@@ -168,6 +173,6 @@ class _AllocateSolver:
 def _search_key(gang: Gang, request: PlacementRequest, shape: Hashable | None) -> SearchKey:
     """What decides whether the pods can be placed, and how the reason is worded if they can't."""
     if shape is None:
-        return SearchKey(gang.key, gang)
+        return SearchKey((gang.key, request.members[0].pod), gang)
     leaves = tuple(dict.fromkeys(member.subgroup for member in request.members))
     return SearchKey((shape, len(request.members), leaves, gang.gang_affinity))

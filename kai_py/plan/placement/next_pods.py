@@ -78,9 +78,16 @@ def queue_refuses(
 
 
 def next_request(
-    gang: Gang, statement: Statement, can_never_run: CanNeverRun
+    gang: Gang,
+    statement: Statement,
+    can_never_run: CanNeverRun,
+    passed_over: Sequence[Member] = (),
 ) -> PlacementRequest | None:
-    """The pods to place next, after what this cycle has decided so far; None if none is left."""
+    """The pods to place next, after what this cycle has decided so far; None if none is left.
+
+    ``passed_over``: elastic pods that could not be placed, nor could others of their subgroup that
+    have their shape; those that the framework wants to start after them wait for them.
+    """
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
     if not left:
         return None
@@ -94,6 +101,8 @@ def next_request(
         return PlacementRequest(_charged(gang, left, statement), is_elastic=False)
     have = active_counts(gang, statement)
     has_minimum = is_satisfied(gang.tree, have)
+    if passed_over and has_minimum:
+        left = [m for m in left if not any(_is_passed_over(m, one) for one in passed_over)]
     choose = _next_elastic_pods if has_minimum else _min_member_pods
     uids = _chosen(choose, gang, left, have, can_never_run)
     if not uids:
@@ -101,6 +110,11 @@ def next_request(
     chosen = _charged(gang, [m for m in left if m.pod.uid in uids], statement)
     later = () if has_minimum else gang.placeholders
     return PlacementRequest((*chosen, *later), has_minimum, has_more=len(chosen) < len(left))
+
+
+def _is_passed_over(member: Member, failed: Member) -> bool:
+    equal_or_later = member.shape.number == failed.shape.number or member.order > failed.order
+    return member.subgroup == failed.subgroup and equal_or_later
 
 
 def _charged(gang: Gang, members: Sequence[Member], statement: Statement) -> tuple[Member, ...]:

@@ -1,0 +1,62 @@
+"""An elastic pod that fits nowhere keeps no other one from starting that does not need it."""
+
+import pytest
+
+from kai_py.plan.plan import Plan, Stage
+from kai_py.policy.fairness_rules import KAI, NATIVE
+from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.records import replace
+from tests.support.worlds import gang, member, subgroup, world
+
+LEAVES = subgroup("", children=(subgroup("a"), subgroup("b"), subgroup("c", 1)))
+
+
+def started(plan: Plan) -> set[str]:
+    return {each.pod.name for gang in plan.placements for each in gang.pods}
+
+
+def grown(*pods: tuple[str, int, int], tree=LEAVES):
+    """A gang of pods with their subgroups, GPUs and orders."""
+    members = tuple(
+        replace(member(f"{leaf}{i}", gpus, "", leaf), order=order)
+        for i, (leaf, gpus, order) in enumerate(pods)
+    )
+    return replace(gang("g", tree=tree), members=members)
+
+
+@pytest.mark.parametrize("rules", [NATIVE, KAI])
+def test_pods_of_another_subgroup_start(rules):
+    pods = grown(("a", 4, 0), ("a", 4, 0), ("b", 1, 0), ("b", 1, 0), ("b", 1, 0), ("c", 1, 0))
+    full = gang("other", node="m", pods=4)
+    plan = world({"n": 3, "m": 4}, full, pods, rules=rules).plan()
+    assert started(plan) == {"b2", "b3", "c5"}
+    [left] = plan.unplaced
+    assert left.stage is Stage.RESOURCES
+    assert "nvidia.com/gpu (4 requested" in left.message, "the reason is that of the first pod"
+    assert {pod.name for pod in left.pods} == {"a0", "a1", "b4"}
+
+
+def test_smaller_pods_of_the_subgroup_start():
+    pods = grown(("a", 1, 0), ("a", 2, 0), ("a", 1, 0), tree=subgroup("a", 1))
+    assert started(world({"n": 2}, pods).plan()) == {"a0", "a2"}
+
+
+def test_pods_that_are_to_start_after_it_wait():
+    tree = subgroup("", children=(subgroup("a", 1), subgroup("b")))
+    pods = grown(("a", 1, 0), ("a", 3, 1), ("a", 1, 2), ("b", 1, 2), tree=tree)
+    assert started(world({"n": 3}, pods).plan()) == {"a0", "b3"}
+
+
+def test_cheaper_pods_start_where_the_queue_has_reached_its_limit():
+    pods = grown(("a", 2, 0), ("b", 1, 0), ("c", 1, 0))
+    team = QueueInfo(name="team", deserved={"gpu": 2.0, "cpu": 64000.0}, max={"gpu": 2.0})
+    plan = world({"n": 8}, pods, queues=[team]).plan()
+    assert started(plan) == {"b1", "c2"}
+    [left] = plan.unplaced
+    assert left.stage is Stage.QUEUE_MAX
+
+
+def test_an_optional_subgroup_gives_way_to_the_next():
+    tree = subgroup("", needs=1, children=[subgroup(name, 2) for name in "abc"])
+    pods = grown(*[("a", 1, 0)] * 2, *[("b", 2, 0)] * 2, *[("c", 1, 0)] * 2, tree=tree)
+    assert started(world({"n": 4, "m": 1}, pods).plan()) == {"a0", "a1", "c4", "c5"}
