@@ -34,6 +34,7 @@ from kai_py.plan.placement.exact import (
     can_search,
     place_exactly,
 )
+from kai_py.plan.placement.in_turn import orders_of, place_in_turn
 from kai_py.plan.placement.pods import Parts, ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.reasons import (
@@ -275,22 +276,23 @@ class Placer:
             return self._place_with_rules(attempt, parts, node_set)
         if len(parts) > 1 and self._can_search(attempt, parts):
             return self._place_mixed(attempt, parts, node_set)
-        return self.shapes.place_in_turn(attempt, parts, [node_set] * len(parts))
+        if len(parts) == 1:
+            return self.shapes.place(attempt, parts[0], node_set)
+        return self.shapes.place_in_first(attempt, parts, [[node_set] * len(parts)])
 
     def _place_subgroups(
         self, attempt: Attempt, group: Subgroup, members: Sequence[Member], node_set: NodeSet
     ) -> Unschedulable | None:
         """Place one subgroup after the other; if some do not fit, all by exact search."""
-        with attempt.statement.trial() as trial:
-            steps = (
-                self._place_group(attempt, child, own, node_set)
-                for child in group.children
-                if (own := members_of(child, members))
-            )
-            reason = next((each for each in steps if each is not None), None)
-            if reason is None:
-                trial.keep()
-                return None
+        subgroups = [(each, own) for each in group.children if (own := members_of(each, members))]
+        reason = place_in_turn(
+            attempt,
+            subgroups,
+            lambda attempt, subgroup: self._place_group(attempt, *subgroup, node_set),
+            orders=orders_of(members),
+        )
+        if reason is None:
+            return None
         domains, leaves = subgroup_domains(attempt.statement, attempt.gang, group)
         by_domains: dict[tuple[int, ...], list[Member]] = {}
         for member in members:
@@ -299,8 +301,8 @@ class Placer:
         if not self._can_search(attempt, by_size):
             return reason
         parts = dependents_last(attempt.statement, by_size, attempt.capacity)
-        subgroups = [leaves[part[0].subgroup] for part in parts]
-        return None if self._search(attempt, parts, node_set, domains, subgroups) else reason
+        required = [leaves[part[0].subgroup] for part in parts]
+        return None if self._search(attempt, parts, node_set, domains, required) else reason
 
     def _can_search(self, attempt: Attempt, parts: Parts) -> bool:
         """Whether an exact search may place the parts, with the steps of this placer."""
@@ -355,12 +357,9 @@ class Placer:
     ) -> Unschedulable | None:
         """Place the largest pods first; if some do not fit, place all by exact search."""
         statement, capacity = attempt.statement, attempt.capacity
-        with statement.trial() as trial:
-            steps = (self.shapes.place(attempt, part, node_set) for part in parts)
-            reason = next((each for each in steps if each is not None), None)
-            if reason is None:
-                trial.keep()
-                return None
+        reason = self.shapes.place_in_first(attempt, parts, [[node_set] * len(parts)])
+        if reason is None:
+            return None
         if attempt.action is not Action.ALLOCATE or not can_assign(statement, parts):
             return None if self._search(attempt, parts, node_set) else reason
         masks = [

@@ -11,6 +11,7 @@ import numpy as np
 from kai_py.api.choices import FillStrategy
 from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.fit import ShapeFits, only_resources_decide
+from kai_py.plan.placement.in_turn import orders_of, place_in_turn
 from kai_py.plan.placement.picks import CountedPicks, Picks, ResourcePicks, ScoredPicks, SinglePicks
 from kai_py.plan.placement.preferences import nodes_without_devices, requests_devices
 from kai_py.plan.placement.reasons import (
@@ -55,16 +56,6 @@ class ShapePlacer:
             return None
         return for_gang(reason, attempt.gang, members, attempt.statement.placed)
 
-    def place_in_turn(
-        self, attempt: Attempt, parts: Parts, node_sets: Sequence[NodeSet]
-    ) -> Unschedulable | None:
-        """Place one part after the other, each on its own node set."""
-        steps = (
-            self.place(attempt, part, node_set)
-            for part, node_set in zip(parts, node_sets, strict=True)
-        )
-        return next((reason for reason in steps if reason is not None), None)
-
     def place_in_first(
         self, attempt: Attempt, parts: Parts, choices: Iterable[Sequence[NodeSet]]
     ) -> Unschedulable | None:
@@ -74,11 +65,14 @@ class ShapePlacer:
         """
         reason: Unschedulable | None = UNEXPLAINED
         for node_sets in choices:
-            with attempt.statement.trial() as trial:
-                reason = self.place_in_turn(attempt, parts, node_sets)
-                if reason is None:
-                    trial.keep()
-                    return None
+            reason = place_in_turn(
+                attempt,
+                list(zip(parts, node_sets, strict=True)),
+                lambda attempt, part: self.place(attempt, *part),
+                orders=orders_of(part[0] for part in parts),
+            )
+            if reason is None:
+                return None
         return reason
 
     def _too_large(self, attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
