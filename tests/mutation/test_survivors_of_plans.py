@@ -367,7 +367,7 @@ def test_a_helper_has_no_pod_that_is_evicted_anyway(helper, is_tried):
     tried = []
     search = SimpleNamespace(
         strategy=SimpleNamespace(helpers=lambda _: [unit(helper)]),
-        _trials=SimpleNamespace(probes=1),
+        trials=SimpleNamespace(probes=1),
         _try_victims=lambda units: tried.append(units) or _TriedSet(SearchOutcome.NO_CAPACITY),
     )
     victims = [unit("a"), unit("b")]

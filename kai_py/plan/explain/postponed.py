@@ -1,7 +1,8 @@
 """Gangs that could start at the cost of other pods, which are not evicted yet.
 
-Evictions are weighed against time (``plan.victims.timing``), gangs may have a preemption delay, and
-none evicts pods to get to devices that were allocated for it, but are not used yet. Without a word
+Evictions are weighed against time (``plan.victims.timing``), gangs may have a preemption delay,
+only so many pods are relocated for one, and none evicts pods to get to devices that were allocated
+for it, but are not used yet. Without a word
 about it such a gang would seem to lack capacity for good. The sentences name no times, as these
 change with every cycle.
 """
@@ -21,7 +22,10 @@ LOST_WORK = (
 NOT_RELOCATED = (
     "No pod is relocated for it yet, because more work would be lost than it loses by waiting."
 )
-
+TOO_MANY_PODS = (
+    "No pod is relocated for it, because more pods would have to move than "
+    "eviction.consolidateAtMost, which is {}."
+)
 PINNED = (
     'Resourceclaim "{}" was allocated for it, but no pod that uses it is on a node: it is released '
     "if this lasts, and until then no pod is evicted."
@@ -36,7 +40,8 @@ def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
         if reason is None:
             continue
         pinned = _pinned(state, gang) if reason.stage in SHORT_OF_CAPACITY else ""
-        if not pinned and gang.may_preempt and not (state.postponed or gang.preemption_delay):
+        waits = state.postponed or state.search_budgets.too_many_pods or gang.preemption_delay
+        if not pinned and gang.may_preempt and not waits:
             continue
         sentence = pinned or _sentence(state, gang) or _delay(state, gang, reason)
         if sentence:
@@ -71,4 +76,8 @@ def _pinned(state: CycleState, gang: Gang) -> str:
 def _sentence(state: CycleState, gang: Gang) -> str:
     if any((action, gang.key) in state.postponed for action in (Action.PREEMPT, Action.RECLAIM)):
         return LOST_WORK
-    return NOT_RELOCATED if (Action.CONSOLIDATE, gang.key) in state.postponed else ""
+    if (Action.CONSOLIDATE, gang.key) in state.postponed:
+        return NOT_RELOCATED
+    if gang.key in state.search_budgets.too_many_pods:
+        return TOO_MANY_PODS.format(state.settings.max_relocated_pods)
+    return ""

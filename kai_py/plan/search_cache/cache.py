@@ -44,7 +44,8 @@ class SearchFailure(Struct, frozen=True):
     or the steps of an exact search in allocate. ``out_of_budget``: it spent its budget, so nothing
     is proven. ``backs_off``: it is not repeated before a pod has left or a node has been added.
     ``protected_by``: queue to the eviction limit that protects its pods.
-    ``reason``: why the pods could not be placed.
+    ``reason``: why the pods could not be placed. ``too_many_pods``: there are victims, but more
+    than the action may evict for one gang.
     """
 
     budget: int | None = None
@@ -53,6 +54,7 @@ class SearchFailure(Struct, frozen=True):
     backs_off: bool = False
     protected_by: Mapping[str, str] = msgspec.field(default_factory=dict)
     reason: Unschedulable | None = None
+    too_many_pods: bool = False
 
 
 @dataclass(slots=True)

@@ -25,6 +25,8 @@ class SearchBudgets:
     """Keys of gangs that searched for victims in this cycle, and whether probes ran out."""
     searched_in_allocate: set[str] = field(default_factory=set)
     """Keys of gangs that have searched for victims at their turn of allocate."""
+    too_many_pods: set[str] = field(default_factory=set)
+    """Keys of gangs for which more pods would have to be relocated than is allowed."""
     cut_short: set[str] = field(default_factory=set)
     """Keys of gangs for which the budget of device searches did not suffice in this cycle."""
 

@@ -17,7 +17,8 @@ Either the request is placed and all its victims are evicted, or nothing is. Eve
 the request does not fit if any one of them stays. Where counting is exact (``count.is_exact``),
 each round makes one trial placement. Elsewhere the number of units doubles after each trial
 placement that failed, and trial placements also show which units are needed. Each trial placement
-costs one probe; the search ends when its probe budget is spent.
+costs one probe; the search ends when its probe budget is spent, or when several sets had more pods
+than may be relocated.
 
 Compare ``dryRunPreemption`` and ``selectVictimsOnDomain`` of kube-scheduler's
 ``default_preemption.go`` and ``minimalPreemptions``/``fillBackWorkloads`` of Kueue's
@@ -62,7 +63,8 @@ class SearchOutcome(Enum):
 class VictimSearch:
     """Places the request of a strategy's gang at the cost of victims.
 
-    ``max_probes``: the probe budget. ``victims``: the units that ``run`` has evicted.
+    ``max_probes``: the probe budget, ``trials``: what is left of it. ``victims``: the units that
+    ``run`` has evicted.
     """
 
     strategy: VictimStrategy
@@ -74,13 +76,8 @@ class VictimSearch:
         self._state, self._gang = self.strategy.state, self.strategy.gang
         self._request = self.strategy.request
         exact = is_exact(self._state, self._gang, self._request.members)
-        self._trials = TrialPlacements(self.strategy, self.max_probes, is_exact=exact)
-        self._reduction = VictimReduction(self.strategy, self._trials)
-
-    @property
-    def probes_used(self) -> int:
-        """The probes spent so far."""
-        return self.max_probes - self._trials.probes
+        self.trials = TrialPlacements(self.strategy, self.max_probes, is_exact=exact)
+        self._reduction = VictimReduction(self.strategy, self.trials)
 
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
@@ -88,9 +85,9 @@ class VictimSearch:
         offered, min_units = iter(candidates), 0
         refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
         while selection.take_until_enough(offered, min_units):
-            if self._trials.probes <= 0:
+            if self.trials.probes <= 0:
                 return SearchOutcome.OUT_OF_BUDGET
-            if not self._trials.is_exact and not self._trials.fits(selection.units):
+            if not self.trials.is_exact and not self.trials.fits(selection.units):
                 min_units = selection.doubled
                 continue
             needed = self._reduction.needed_units(selection)
@@ -100,24 +97,25 @@ class VictimSearch:
                 if tried.outcome is SearchOutcome.NO_CAPACITY:
                     # Counting said that it fits and it did not: from here on, only trial
                     # placements decide.
-                    self._trials.is_exact = False
+                    self.trials.is_exact = False
                     continue
                 if tried.refused is None:
                     return tried.outcome
                 refused = tried.refused
                 refused_sets.append((needed, refused))
-            if not self._trials.refused_sets:
+            if not self.trials.refused_sets:
                 offered, again = tee(offered)
                 allowed = self._reduction.allowed(chain(selection.units_read, again))
                 outcome = allowed and self._try_cheapest(allowed, allowed).outcome
                 if outcome in (SearchOutcome.PLACED, SearchOutcome.POSTPONED):
                     return outcome
             selection.exclude(refused)
-            if not self._trials.goes_on_after_refusal(len(selection.units)):
+            if not self.trials.goes_on_after_refusal(len(selection.units)):
                 break
-        if any(self._try_with_helper(*each) for each in refused_sets[:MAX_HELPED_SETS]):
+        helped_sets = () if self.trials.all_exceeded_max_pods else refused_sets[:MAX_HELPED_SETS]
+        if any(self._try_with_helper(*each) for each in helped_sets):
             return SearchOutcome.PLACED
-        return SearchOutcome.REFUSED if self._trials.refused_sets else SearchOutcome.NO_CAPACITY
+        return SearchOutcome.REFUSED if self.trials.refused_sets else SearchOutcome.NO_CAPACITY
 
     def _try_cheapest(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> "_TriedSet":
         """Try the cheapest set of victims, and then ``needed`` if that fails.
@@ -133,7 +131,7 @@ class VictimSearch:
         """Whether the request is placed if a helper is evicted as well as ``units``."""
         evicted = {member.pod.uid for member in pods_of(units)}
         for helper in self.strategy.helpers(refused):
-            if self._trials.probes <= 0:
+            if self.trials.probes <= 0:
                 break
             if any(member.pod.uid in evicted for member in helper.members):
                 continue
@@ -144,12 +142,11 @@ class VictimSearch:
 
     def _try_victims(self, units: Sequence[VictimUnit]) -> "_TriedSet":
         """Evict the units and place the request; undone unless PLACED. Costs a probe."""
-        self._trials.probes -= 1
-        max_pods = self.strategy.max_pods
-        if max_pods is not None and len(pods_of(units)) > max_pods:
+        self.trials.probes -= 1
+        if self.trials.exceeds_max_pods(units):
             return _TriedSet(SearchOutcome.REFUSED, units[-1])
         with self._state.statement.trial() as trial:
-            if not self._trials.place(units, explain=True):
+            if not self.trials.place(units, explain=True):
                 return _TriedSet(SearchOutcome.NO_CAPACITY)
             lost = relocate(self._state, units, self.strategy.action) if units else []
             refused = self.strategy.refused_unit(lost)

@@ -72,10 +72,19 @@ class VictimSolver:
 
         ``variant``: the alternatives to which claims are narrowed meanwhile.
         """
+        found = self._solve(strategy, variant)
+        if isinstance(found, SearchFailure) and found.too_many_pods:
+            self._state.search_budgets.too_many_pods.add(strategy.gang.key)
+        return found
+
+    def _solve(
+        self, strategy: VictimStrategy, variant: ClaimVariant
+    ) -> tuple[VictimUnit, ...] | SearchFailure:
         gang, request = strategy.gang, strategy.request
         signature = _signature(self._state, gang, request, variant)
-        if self._fails_without_search(strategy, signature):
-            return SearchFailure()
+        known = self._failure_without_search(strategy, signature)
+        if known is not None:
+            return known
         action = self._action, gang.key
         if signature is not None and signature in self._postponed:
             self._state.postponed[action] = self._postponed[signature]
@@ -100,18 +109,19 @@ class VictimSolver:
             self._failed.add(signature.kind, failure, signature.size, signature.priority)
         return failure
 
-    def _fails_without_search(
+    def _failure_without_search(
         self, strategy: VictimStrategy, signature: RequestSignature | None
-    ) -> bool:
-        """Whether no victims can be found, as for another request or by the strategy."""
-        if signature is not None and self._failed.find(*signature):
+    ) -> SearchFailure | None:
+        """That of another request, or one because the strategy can't find victims, if any."""
+        failed = None if signature is None else self._failed.find(*signature)
+        if failed is not None:
             # The request that failed was charged for its probes, so this one costs none.
-            return True
+            return SearchFailure(too_many_pods=failed.too_many_pods)
         if strategy.may_find_victims():
-            return False
+            return None
         if signature is not None:
             self._failed.add(signature.kind, SearchFailure(), signature.size, signature.priority)
-        return True
+        return SearchFailure()
 
     def cheapest_claims(self, gang: Gang, request: PlacementRequest) -> CheapestClaims | None:
         """``device_options.cheapest_claims``, found once for equivalent requests."""
@@ -170,16 +180,20 @@ class VictimSolver:
         budgets = state.search_budgets
         budget, used = budgets.probes_of_search, 0
         outcome, victims = SearchOutcome.NO_CAPACITY, tuple[VictimUnit, ...]()
+        too_many_pods = False
         with state.eviction_limits.recording() as protected_by:
             offered = _offered(strategy, iter(candidates))
             if offered is not None:
                 search = VictimSearch(strategy, budget)
                 outcome = search.run(offered)
-                used, victims = search.probes_used, search.victims
+                used, victims = budget - search.trials.probes, search.victims
+                too_many_pods = search.trials.all_exceeded_max_pods
         budgets.probes -= used
         out_of_budget = outcome is SearchOutcome.OUT_OF_BUDGET
         backs_off = out_of_budget and self._backs_off and budget == budgets.probes_per_gang
-        failure = SearchFailure(budget, used, out_of_budget, backs_off, protected_by)
+        failure = SearchFailure(
+            budget, used, out_of_budget, backs_off, protected_by, too_many_pods=too_many_pods
+        )
         _record_search(budgets, strategy.gang, failure)
         if outcome is not SearchOutcome.PLACED:
             return failure

@@ -15,7 +15,7 @@ from kai_py.plan.placement.gang import Placer
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Trial
 from kai_py.plan.victims.strategy import VictimStrategy
-from kai_py.plan.victims.units import VictimUnit
+from kai_py.plan.victims.units import VictimUnit, pods_of
 from kai_py.policy.queue_limits import check_usage
 
 MAX_EXACT_STEPS = 1_024
@@ -35,6 +35,9 @@ REFUSAL_PROBES = 8
 
 MIN_REFUSED_SETS, MAX_REFUSED_UNITS = 4, 1_024
 """A reclaim ends after so many refused sets, once so many units were selected to find them."""
+
+MAX_TOO_LARGE_SETS = 8
+"""Sets of more pods than may be evicted, after which a search ends: it finds small ones first."""
 
 
 @dataclass
@@ -56,6 +59,8 @@ class TrialPlacements:
     """Whether more trials were needed than there were probes, so victims may be too many."""
     refused_sets: int = 0
     _refused_units: int = 0
+    _too_large_sets: int = 0
+    _has_evicted: bool = False
     _evicted_pods: int = 0
     """Those that no probe was charged for yet."""
 
@@ -98,7 +103,20 @@ class TrialPlacements:
         self.refused_sets += 1
         self._refused_units += selected
         few = self.refused_sets < MIN_REFUSED_SETS or self._refused_units <= MAX_REFUSED_UNITS
-        return few or self.strategy.allowance() is None
+        is_small = self._too_large_sets < MAX_TOO_LARGE_SETS
+        return is_small and (few or self.strategy.allowance() is None)
+
+    def exceeds_max_pods(self, units: Sequence[VictimUnit]) -> bool:
+        """Whether ``units`` have more pods than the strategy may evict."""
+        max_pods = self.strategy.max_pods
+        is_exceeded = max_pods is not None and len(pods_of(units)) > max_pods
+        self._too_large_sets += is_exceeded
+        return is_exceeded
+
+    @property
+    def all_exceeded_max_pods(self) -> bool:
+        """Whether there were sets of victims, each with more pods than may be evicted."""
+        return self._too_large_sets > 0 and not self._has_evicted
 
     def place(self, units: Sequence[VictimUnit], *, explain: bool) -> bool:
         """Evict ``units`` and place the request; whether it fits. The caller has opened a trial.
@@ -106,6 +124,7 @@ class TrialPlacements:
         ``explain``: with reasons for the evictions, for a trial that may be kept.
         """
         note = UNREDUCED if self.ran_out else ""
+        self._has_evicted = True
         for unit in units:
             self.strategy.evict(unit, self.strategy.reason(unit) + note if explain else "")
         return self._place_without(units)

@@ -147,7 +147,7 @@ def _poor_queue(draw, name, parent, taker, running):
 
 def some_allowed_set(search, units):
     """A set of ``units`` that the request needs and fairness allows, none of them relocated."""
-    state, trials = search._state, search._trials
+    state, trials = search._state, search.trials
     fitting = []
     for chosen in (each for n in range(len(units) + 1) for each in combinations(units, n)):
         if any(unit not in chosen and is_orphaned(unit, chosen) for unit in units):
@@ -177,9 +177,9 @@ def test_a_set_that_fairness_allows_is_found_if_there_is_one(before):
         units = list(candidates)
         if len(units) > MAX_UNITS or any(unit.is_partial for unit in units):
             return original(search, units)
-        probes = search._trials.probes
+        probes = search.trials.probes
         allowed = some_allowed_set(search, units)
-        search._trials.probes = probes
+        search.trials.probes = probes
         outcome = original(search, units)
         assert allowed is None or outcome is SearchOutcome.PLACED
         return outcome
