@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kai_py.cli import demo, main
-from kai_py.demo import driver
+from kai_py.demo import run as demo_run
 from kai_py.demo.script import Script, script_for
 from kai_py.demo.workloads import DemoWorkload, job_manifest
 from kai_py.watch.credentials import Kubeconfig
@@ -247,7 +247,7 @@ def test_what_was_not_seen_is_named_and_is_exit_code_1(monkeypatch):
         expectations=whole.expectations,
     )
     monkeypatch.setattr(demo, "script_for", lambda nodes: first_step_only)
-    monkeypatch.setattr(driver, "STEP_TIMEOUT", 0.5)
+    monkeypatch.setattr(demo_run, "STEP_TIMEOUT", 0.5)
     result = CliRunner().invoke(main.app, ["demo", *SPEED], obj=main.Invocation())
     assert result.exit_code == 1, result.output
     assert "MISSING  and it started again as a whole when that ended" in result.output
