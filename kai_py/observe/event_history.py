@@ -128,8 +128,11 @@ def _merged(first: Decision, other: Decision) -> Decision:
 def _decision(event: ClusterEvent) -> Decision | None:
     kind, annotations = KINDS.get(event.reason), event.metadata.annotations
     gang, subject = annotations.get(details.GANG, ""), event.involved_object
+    # Who may write events of a namespace can forge them, but not of gangs in other namespaces.
+    if kind is None or not gang.startswith(f"{event.metadata.namespace}/"):
+        return None
     # The Event of a pod's eviction is repeated on its owner, for people.
-    if kind is None or not gang or (kind is DecisionKind.EVICTED and subject.kind != "Pod"):
+    if kind is DecisionKind.EVICTED and subject.kind != "Pod":
         return None
     action = annotations.get(details.ACTION, "")
     is_placement = kind is DecisionKind.PLACED and action in list(Action)

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from kai_py.api.records.core import ObjectMeta
 from kai_py.api.references import PodRef
+from kai_py.commit import event_writer
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import event_body
@@ -18,6 +20,7 @@ from kai_py.observe.event_history import (
     EVENTS_MISSING,
     ClusterEvent,
     DecisionHistory,
+    InvolvedObject,
     decisions_of_events,
 )
 from kai_py.plan.observations import QueueShare
@@ -118,6 +121,17 @@ def test_waiting_is_told_once_for_each_stage(narrator, recorder):
 def test_events_of_others_tell_nothing():
     stranger = ClusterEvent(reason="Scheduled", message="Successfully assigned default/x to n")
     assert decisions_of_events([stranger, ClusterEvent(reason="Pulled")]) == ()
+
+
+def test_events_of_a_namespace_tell_nothing_of_gangs_in_others():
+    def forged(namespace):
+        annotations = {event_writer.GANG: "vision/Job/train"}
+        metadata = ObjectMeta(namespace=namespace, annotations=annotations)
+        subject = InvolvedObject("Pod", "vision", "worker")
+        return ClusterEvent(metadata=metadata, involved_object=subject, reason="Preempted")
+
+    assert len(decisions_of_events([forged("vision")])) == 1
+    assert decisions_of_events([forged("ml"), forged("")]) == ()
 
 
 def test_what_events_no_longer_tell_is_taken_from_the_cluster():

@@ -77,7 +77,9 @@ def test_a_deleted_gang_whose_last_pods_are_ending_is_deleted():
     [pod] = [each for each in documents if each["kind"] == "Pod"]
     pod["metadata"] |= {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
     placed = ClusterEvent(
-        metadata=ObjectMeta(annotations={GANG: "default/Job/train", QUEUE: "team"}),
+        metadata=ObjectMeta(
+            namespace="default", annotations={GANG: "default/Job/train", QUEUE: "team"}
+        ),
         involved_object=InvolvedObject("Pod", "default", pod["metadata"]["name"]),
         reason="Scheduled",
         event_time=datetime.fromtimestamp(NOW, UTC),
