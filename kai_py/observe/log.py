@@ -39,7 +39,7 @@ def configure_logging(
     formatter = JsonFormatter() if log_format is LogFormat.JSON else TextFormatter()
     handler.setFormatter(formatter)
     if level > logging.DEBUG:
-        handler.addFilter(_is_no_outage)
+        handler.addFilter(is_no_outage)
         handler.addFilter(RateLimit(time.monotonic))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
@@ -51,7 +51,7 @@ def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
     log.critical("thread %s failed", name, exc_info=failure.exc_value)
 
 
-def _is_no_outage(record: logging.LogRecord) -> bool:
+def is_no_outage(record: logging.LogRecord) -> bool:
     """False for a record of a call that failed because the server does not answer."""
     arguments = record.args if isinstance(record.args, tuple) else ()
     return not any(isinstance(each, Unreachable | ServerError) for each in arguments)

@@ -181,6 +181,8 @@ class Elector:
         except Exception:
             logger.exception("cannot renew the lease")
         self._leads_until = -math.inf
+        if self._failure:
+            logger.error("lease %s was not renewed: %s", self._election.name, self._failure)
         self._on_lost()
 
     async def _try_acquire(self, *, within: float) -> bool:
@@ -197,7 +199,7 @@ class Elector:
             self._note_failure(f"no answer within {within:.1f} s")
             return False
         except ApiError as error:
-            self._note_failure(str(error), at_once=isinstance(error, Forbidden))
+            self._note_failure(error, at_once=isinstance(error, Forbidden))
             return False
         self._failure = ""
         if not held:
@@ -206,11 +208,12 @@ class Elector:
         self._leads_until = started + self._election.renew
         return True
 
-    def _note_failure(self, failure: str, *, at_once: bool = False) -> None:
+    def _note_failure(self, failure: str | ApiError, *, at_once: bool = False) -> None:
+        # The error itself, by which the log knows an outage that was reported already.
         logger.warning("lease %s: %s", self._election.name, failure)
         if not self._failure:
             self._failing_since = self._clock() - (FAILING_SECONDS if at_once else 0.0)
-        self._failure = failure
+        self._failure = str(failure)
 
     async def _read_and_write(self) -> bool:
         namespace = {"namespace": self._election.namespace}

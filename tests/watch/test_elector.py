@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kai_py.observe.log import is_no_outage
 from kai_py.watch.client import Client
 from kai_py.watch.elector import Election, Elector, LeadershipLostError
 from kai_py.watch.errors import Status, Unreachable, from_status
@@ -372,6 +373,23 @@ def test_no_message_names_a_negative_wait(state, caplog):
 
     elect(scenario)
     assert not re.search(r"within -|within 0\.0", caplog.text)
+
+
+def test_an_outage_is_told_where_the_lease_is_lost_and_not_with_every_attempt(caplog):
+    caplog.set_level("INFO")
+
+    async def scenario(server, log):
+        first = Candidate(server, "a", log)
+        await asyncio.sleep(5)
+        first.link.state = "down"
+        await asyncio.sleep(60)
+        assert first.lost_at is not None
+
+    elect(scenario)
+    with_outages = [each for each in caplog.records if not is_no_outage(each)]
+    told = [each.getMessage() for each in caplog.records if is_no_outage(each)]
+    assert with_outages
+    assert told == ["a leads", "lease kai was not renewed: down"]
 
 
 def test_times_must_be_in_order():
