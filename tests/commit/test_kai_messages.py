@@ -1,6 +1,7 @@
 """KAI's words for why a gang waits."""
 
 from kai_py.commit.statuses.kai_messages import kai_message, with_kai_messages
+from kai_py.plan.plan import Stage
 from tests.dialects.feeding import NOW
 from tests.dialects.feeding import Cluster as Documents
 from tests.dialects.feeding import node as document_node
@@ -144,6 +145,18 @@ def test_only_gangs_whose_users_speak_kai_are_told_in_its_words():
     assert told["kais"].startswith("Resources were not found for pod default/kais due to: no nodes")
     under_kai_rules = reworded(*objects, rules="kai").unplaced
     assert all(each.message.startswith("Resources were not found") for each in under_kai_rules)
+
+
+def test_of_a_gang_that_starts_without_them_gated_pods_are_named():
+    pods = kai_pod("g-0", annotations=IN_G), kai_pod("g-1", annotations=IN_G)
+    gated = kai_pod("g-2", schedulingGates=[{"name": "later"}], annotations=IN_G)
+    objects = kai_queue("q", **UNLIMITED), document_node("n"), pod_group("g", minMember=1)
+    for bound in ({}, {"nodeName": "n"}):
+        running = [{**each, "spec": {**each["spec"], **bound}} for each in pods]
+        [left] = reworded(*objects, running, gated).unplaced
+        assert left.stage is Stage.SCHEDULING_GATED
+        assert left.message == "gated pods: 1 (by later)."
+        assert [each.name for each in left.pods] == ["g-2"]
 
 
 def test_a_gang_that_waits_for_pods_says_how_many_exist_and_are_gated():

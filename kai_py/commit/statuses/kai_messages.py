@@ -75,7 +75,8 @@ def kai_message(unplaced: Unplaced) -> str:
 
 
 def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
-    if unplaced.stage in (Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED) and not gang.problem:
+    lacks_gated = unplaced.stage is Stage.SCHEDULING_GATED and not gang.can_be_satisfied
+    if (lacks_gated or unplaced.stage is Stage.BELOW_MIN_MEMBER) and not gang.problem:
         return _not_ready(gang)
     if unplaced.shortage is None or now >= gang.preempts_from:
         return kai_message(unplaced)

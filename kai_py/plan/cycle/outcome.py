@@ -18,7 +18,12 @@ from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.extensions import step_key
 from kai_py.plan.observations import ObjectProblem, QueueShare
-from kai_py.plan.placement.next_pods import elastic_pods, incomplete_subgroup, pod_not_ready
+from kai_py.plan.placement.next_pods import (
+    elastic_pods,
+    gated_pods,
+    incomplete_subgroup,
+    pod_not_ready,
+)
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import (
     SHORT_OF_CAPACITY,
@@ -303,8 +308,12 @@ def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
     assignments = [placed[m.pod.uid] for m in gang.pending if m.pod.uid in placed]
     nominated = [each for each in assignments if each.capacity is Capacity.FUTURE_IDLE]
     incomplete = None if nominated else incomplete_subgroup(gang)
-    waiting = len(nominated or gang.pending)
-    return incomplete or Unschedulable(
+    if incomplete is not None:
+        return incomplete
+    waiting = len(nominated) or len(gang.pending) - len(assignments)
+    if not waiting:
+        return Unschedulable(Stage.SCHEDULING_GATED, f"{gated_pods(gang)}.")
+    return Unschedulable(
         Stage.NOMINATED,
         f"capacity is being freed for {count_of(waiting, 'pod')}; "
         f"{'it starts' if waiting == 1 else 'they start'} when the terminating pods have ended.",

@@ -209,15 +209,19 @@ def incomplete_subgroup(gang: Gang) -> Unschedulable | None:
     return None
 
 
+def gated_pods(gang: Gang) -> str:
+    """How many of its pods are behind scheduling gates, and which ones; "" if none is."""
+    gated = [m for m in gang.members if m.state == PodState.GATED]
+    gates = first_of(list(dict.fromkeys(name for m in gated for name in m.gates)))
+    return f"gated pods: {len(gated)} (by {gates})" if gated else ""
+
+
 def _members_missing(gang: Gang) -> Unschedulable | None:
     if gang.is_satisfied or gang.can_be_satisfied:
         return None
-    gated = [m for m in gang.members if m.state == PodState.GATED]
-    gates = first_of(list(dict.fromkeys(name for m in gated for name in m.gates)))
+    gated = gated_pods(gang)
     exist = len(gang.pending) + len(gang.bound)
-    waits = f"existing pods: {exist}" + (
-        f", gated pods: {len(gated)} (by {gates})" if gated else ""
-    )
+    waits = f"existing pods: {exist}" + (f", {gated}" if gated else "")
     counted = f"minMember is {gang.tree.min_pods()}; {waits}"
     leaves = set(gang.tree.leaf_names())
     stray = next((m for m in gang.pending if m.waiting_for and m.subgroup not in leaves), None)
