@@ -5,23 +5,27 @@ another pod of the gang needs. Then the part that does not fit is tried before t
 before it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kai_py.plan.placement.attempt import Attempt
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.snapshot.gangs import Member
 
-MAX_ORDERS = 8
+MAX_ORDERS = 3
 """Orders in which parts with claims are tried, until all fit."""
+
+MAX_PODS_TO_REORDER = 16
+"""Most pods with claims that are tried in several orders: each pod searches for devices again."""
 
 Part = TypeVar("Part")
 """What is placed at once: pods of one shape, or a subgroup."""
 
 
-def orders_of(members: Iterable[Member]) -> int:
-    """In how many orders parts are tried that consist of such pods."""
-    return MAX_ORDERS if any(member.shape.has_claims for member in members) else 1
+def orders_of(members: Sequence[Member]) -> int:
+    """In how many orders parts are tried that consist of these pods."""
+    is_small = len(members) <= MAX_PODS_TO_REORDER
+    return MAX_ORDERS if is_small and any(each.shape.has_claims for each in members) else 1
 
 
 def place_in_turn(

@@ -69,7 +69,7 @@ class ShapePlacer:
                 attempt,
                 list(zip(parts, node_sets, strict=True)),
                 lambda attempt, part: self.place(attempt, *part),
-                orders=orders_of(part[0] for part in parts),
+                orders=orders_of([member for part in parts for member in part]),
             )
             if reason is None:
                 return None
