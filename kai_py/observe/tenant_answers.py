@@ -17,6 +17,7 @@ from kai_py.observe.cluster_state import (
     ClusterState,
     Domain,
     OtherGangs,
+    PendingGang,
     QueueRow,
     pending_gangs,
 )
@@ -56,11 +57,7 @@ def tenant_state(state: ClusterState, view: ClusterView, seen: Visibility) -> Cl
     positions = {owner: position for position, owner in enumerate(owners)}
     others = positions[OTHER_SCHEDULERS]
     moved = [positions.get(owner, others) for owner in state.owners]
-    pending = [
-        replace(gang, message=seen.text(gang.message))
-        for gang in pending_gangs(view)
-        if seen.sees(gang.gang)
-    ]
+    pending = [_pending(gang, seen) for gang in pending_gangs(view) if seen.sees(gang.gang)]
     return replace(
         state,
         queues=rows,
@@ -69,6 +66,14 @@ def tenant_state(state: ClusterState, view: ClusterView, seen: Visibility) -> Cl
         pending=tuple(pending[:MAX_PENDING]),
         others=other_gangs(view, seen),
     )
+
+
+def _pending(gang: PendingGang, seen: Visibility) -> PendingGang:
+    """The gang, without the number of gangs of a queue that may not be seen."""
+    shown = replace(gang, message=seen.text(gang.message))
+    if seen.counts_gangs_of(gang.queue):
+        return shown
+    return replace(shown, queue_position=0, queue_length=0)
 
 
 def _domain(domain: Domain, moved: Sequence[int], seen: Visibility) -> Domain:

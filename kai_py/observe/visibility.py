@@ -20,6 +20,7 @@ from kai_py.snapshot.tables.queues import with_ancestors
 MAX_TEXT = 65_536
 QUEUE_FIELDS = frozenset({"queue", "parent", "preemptor_queue"})
 GANG_FIELDS = frozenset({"gang", "claim"})
+POSITION_FIELDS = frozenset({"queue_position", "queue_length"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,10 @@ class Visibility:
         """Whether the gang, pod or claim NAMESPACE/… may be seen."""
         return key.partition("/")[0] in self.namespaces
 
+    def counts_gangs_of(self, queue: str) -> bool:
+        """Whether the reader may know how many gangs of a queue are pending."""
+        return queue in self.queues
+
     def text(self, text: str) -> str:
         """A text without names of workloads in hidden namespaces and of hidden queues."""
         shown = without_names(text[:MAX_TEXT], self.hidden)
@@ -57,7 +62,10 @@ class Visibility:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {key: self._field(key, each) for key, each in value.items()}
+            shown = {key: self._field(key, each) for key, each in value.items()}
+            if value.get("queue") and not self.counts_gangs_of(value["queue"]):
+                shown |= dict.fromkeys(POSITION_FIELDS & shown.keys(), 0)
+            return shown
         if isinstance(value, list):
             return [self.redacted(each) for each in value if not self._is_hidden(each)]
         return value

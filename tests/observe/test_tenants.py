@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kai_py.observe import http_api
+from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.suggestion import (
     QueueChange,
     Suggestion,
@@ -14,6 +15,7 @@ from kai_py.observe.suggestion import (
     SuggestionStep,
     Verb,
 )
+from kai_py.observe.tenant_answers import tenant_state
 from kai_py.observe.visibility import Visibility, named_queues, own_queues
 from kai_py.simulate.what_if import Comparison, PlacedGang
 from tests.observe.shown import Shown
@@ -119,6 +121,25 @@ def test_amounts_of_hidden_queues_are_left_out():
     rows = [{"queue": name, "deserved": 8} for name in ("ml-queue", "dark", "")]
     told = seen.redacted({"gang": "ml/Pod/more", "queue": "dark", "queues": rows})
     assert told == {"gang": "ml/Pod/more", "queue": "", "queues": [rows[0], rows[2]]}
+
+
+def test_how_many_gangs_of_a_hidden_queue_are_pending_is_not_told():
+    world = scenario.cluster(
+        scenario.queue("theirs", 8, namespaces={"names": ["vision"]}),
+        *moved([scenario.pod("waits", 1, queue="theirs")], "vision"),
+        *moved([scenario.pod("sly", 1, queue="theirs")], "ml"),
+    )
+    view = Shown(world.snapshot()).view
+    state = cluster_state(view)
+    for queues, length in ((frozenset(), 0), ({"theirs"}, 2)):
+        seen = Visibility(frozenset({"ml"}), queues, nodes=False)
+        (own,) = tenant_state(state, view, seen).pending
+        assert (own.gang, own.queue_length) == ("ml/Pod/sly", length)
+    seen = Visibility(frozenset({"ml"}), frozenset({"ml-queue"}), nodes=False)
+    own = {"gang": "ml/Pod/more", "queue": "ml-queue", "queue_position": 2, "queue_length": 3}
+    assert seen.redacted(own) == own
+    told = seen.redacted(own | {"queue": "dark"})
+    assert told == own | {"queue": "", "queue_position": 0, "queue_length": 0}
 
 
 async def test_suggestions_do_not_name_others(ask):
