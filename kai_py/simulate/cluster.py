@@ -16,6 +16,8 @@ import msgspec
 
 from kai_py.api.crd import crds
 from kai_py.api.numbers import shortened
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.api.references import ClaimRef
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
@@ -29,7 +31,7 @@ from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan
 from kai_py.simulate.objects import Document
-from kai_py.simulate.written_objects import execute, release_leftover
+from kai_py.simulate.plan_execution import PlanExecution
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
@@ -87,6 +89,13 @@ class SimulatedCluster:
         self._collections = {
             kind.permission: Collection(kind, self._notify_planner) for kind in WATCHED
         }
+        self._execution = PlanExecution(
+            self.embedded.api,
+            self.planner.builder,
+            self.wake,
+            self._find_claim,
+            configuration.commit.binding_timeout,
+        )
         self.changed = True
         self.next_deadline = math.inf
         """When the plan after the last cycle could differ though nothing changes."""
@@ -179,7 +188,7 @@ class SimulatedCluster:
 
     def _decide(self, snapshot: Snapshot) -> Plan:
         plan = self.planner.decide(snapshot)
-        execute(plan, self.embedded.api, self.planner.builder, self.wake)
+        self._execution.execute(plan)
         return plan
 
     def settle(self, limit: float) -> SimulatedRun:
@@ -228,7 +237,12 @@ class SimulatedCluster:
             planned_pods(plan),
             self.planner.builder.releasable_claims.our_groups(),
         )
-        return [release_leftover(each, self.embedded.api) for each in leftovers]
+        return [self._execution.release(each.claim, each.consumers) for each in leftovers]
+
+    def _find_claim(self, claim: ClaimRef) -> ResourceClaim | None:
+        claims = self._collections[RESOURCE_CLAIMS.permission].objects
+        found: ResourceClaim | None = claims.get((claim.namespace, claim.name))
+        return found
 
     def _on_store_change(self, change: Change) -> None:
         collection = self._collections.get(change.storage)

@@ -10,7 +10,6 @@ devices are known not to get ready does not start: its claims are released, thes
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -22,9 +21,8 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
-from kai_py.commit.claims.binding_conditions import DevicesNotReady, never_ready
+from kai_py.commit.claims.binding_conditions import DevicesNotReady
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
-from kai_py.commit.settings import FAILED_DEVICE_SECONDS
 from kai_py.config import Configuration
 from kai_py.embedded.documents import named_claims
 from kai_py.grouping.gang import Owner
@@ -34,6 +32,7 @@ from kai_py.planner import Planner
 from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.objects import Document
 from kai_py.simulate.offline_controllers import BUDGET, spent_budget, unused_reservations
+from kai_py.simulate.plan_execution import avoid_devices, devices_not_ready
 from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
 from kai_py.simulate.written_objects import (
     admitted_pod,
@@ -188,25 +187,23 @@ class OfflineCluster:
         if gang.resume:
             self._edit_job(gang.owner, resumed_job)
             return
-        reserved = dict.fromkeys(claim for each in gang.pods for claim in each.reserve)
-        claims = (self._records.get(_claim_key(claim)) for claim in reserved)
-        unready = [self._never_ready(each) for each in claims if each is not None]
-        failed = [each for each in unready if each is not None]
+        failed = devices_not_ready(
+            gang,
+            lambda claim: self._records.get(_claim_key(claim)),
+            self._binding_timeout,
+            self._now,
+        )
         if failed:
             self._undo(gang, failed)
             return
         for placement in gang.pods:
             self._place(placement)
 
-    def _never_ready(self, claim: ResourceClaim) -> DevicesNotReady | None:
-        return never_ready(claim, self._binding_timeout, datetime.fromtimestamp(self._now, UTC))
-
-    def _undo(self, gang: GangPlacement, failed: Iterable[DevicesNotReady]) -> None:
+    def _undo(self, gang: GangPlacement, failed: Collection[DevicesNotReady]) -> None:
         """Release the claims of a gang whose devices were not made ready, and avoid these."""
         reasons = [each.reason for each in failed]
         self.undone[gang.gang] = f"{reasons[0]}."
-        for device, condition in (each for found in failed for each in found.devices):
-            self.planner.builder.avoid_device(device, condition, FAILED_DEVICE_SECONDS)
+        avoid_devices(self.planner.builder, failed)
         uses = [(_claim_key(claim), each.pod.uid) for each in gang.pods for claim in each.reserve]
         released = [self._release(claim, (uid,)) for claim, uid in uses]
         if not any(released):

@@ -1,10 +1,14 @@
+import pytest
+
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.config import Configuration
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import PODS
 from kai_py.simulate.cluster import SimulatedCluster
+from kai_py.simulate.offline_plan import newest_time
 from tests.simulate.clusters import job, priority_class, queue, running, simulated
-from tests.simulate.manifests import two_zones
+from tests.simulate.manifests import ANY_DEVICE, QUEUE, gpus_of, node, two_zones
+from tests.simulate.test_offline_plan import half_attached, waiting
 
 
 def test_gangs_start_whole_or_wait_whole_and_hold_distinct_devices():
@@ -136,3 +140,21 @@ def test_pods_that_wait_for_their_quota_are_admitted():
     assert course.cycles < 20
     cluster.settle(120)
     assert "second" in running(cluster)
+
+
+@pytest.mark.parametrize(
+    ("true", "later", "host"), [((), 0, "n0"), (("Broken",), 0, "n1"), ((), 700, "n1")]
+)
+def test_devices_that_do_not_get_ready_are_avoided(true, later, host):
+    nodes = [node("n0"), node("n1")]
+    for each in nodes:
+        each["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    given = [*nodes, QUEUE, ANY_DEVICE, gpus_of("n0"), gpus_of("n1")]
+    given += [half_attached(*true), waiting()]
+    cluster = SimulatedCluster(Configuration(), start=newest_time(given) + later)
+    cluster.load(given)
+    cluster.settle(60)
+    (started,) = [each for each in cluster.documents() if each["kind"] == "Pod"]
+    (claim,) = [each for each in cluster.documents() if each["kind"] == "ResourceClaim"]
+    assert started["spec"]["nodeName"] == host
+    assert claim["status"]["allocation"]["devices"]["results"][0]["pool"] == host
