@@ -23,6 +23,7 @@ from msgspec import structs
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action
@@ -159,8 +160,19 @@ def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> 
     needed = sum(by_kind, np.zeros(len(free)))
     if (free + FRACTION_TOLERANCE < needed).any():
         return False
-    exceeded = state.statement.devices.exceed_free(request.members, Capacity.FUTURE_IDLE)
+    specs = _claims_to_allocate(state, request)
+    exceeded = bool(specs) and state.statement.devices.exceed_free(specs, Capacity.FUTURE_IDLE)
     return not (exceeded and state.keeps_devices)
+
+
+def _claims_to_allocate(state: CycleState, request: PlacementRequest) -> list[ResourceClaimSpec]:
+    """The claims of the pods that have no devices yet; once where several pods name the same."""
+    devices = state.statement.devices
+    uses = (use for member in request.members for use in member.shape.claims)
+    needed = [use for use in uses if devices.is_unallocated(use)]
+    named = {use.claim.metadata.uid: use for use in needed if use.claim is not None}
+    once = [*(use for use in needed if use.claim is None), *named.values()]
+    return [devices.narrowed_spec(use.spec) for use in once]
 
 
 def _min_request(state: CycleState, member: Member) -> Floats:

@@ -9,17 +9,8 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from kai_py.dra.whole_devices import takes_fixed_number
-from kai_py.grouping.admitted import RESIZABLE
-from kai_py.plan.observations import (
-    AvoidedDevice,
-    AvoidedNode,
-    CheckpointRequest,
-    GangAtRisk,
-    GangStarting,
-)
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import (
     PlacementRequest,
@@ -32,10 +23,10 @@ from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions
+from kai_py.plan.session.running_gangs import RunningGangsReport, as_victim
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
-from kai_py.plan.session.startups import FailedStart
 from kai_py.plan.session.turns import Turns
 from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_limits import EvictionLimits
@@ -44,7 +35,6 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.fairness_rules import CountedDemand
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
-from kai_py.policy.queue_limits import check_usage
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.workload import frequent_shapes
 from kai_py.policy.served_share import DueTimes, ServedShare
@@ -54,48 +44,8 @@ from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
-
-@dataclass
-class RunningGangsReport:
-    """What a cycle found out about gangs that run: on failing nodes, or not ready.
-
-    Filled by ``leave_nodes`` and ``evict_unready``, for the plan and for later cycles.
-    """
-
-    at_risk: dict[str, GangAtRisk] = field(default_factory=dict)
-    """Gangs on nodes that are about to go, by key."""
-    checkpoints: list[CheckpointRequest] = field(default_factory=list)
-    """Requests to save work."""
-    checkpoint_ends: list[float] = field(default_factory=list)
-    """Until when pods were asked before to save their work, seconds since the epoch."""
-    starting: dict[str, GangStarting] = field(default_factory=dict)
-    """Gangs whose pods are not ready, by key."""
-    failed_starts: dict[str, FailedStart] = field(default_factory=dict)
-    """Gangs that are evicted because their pods are not ready, by key."""
-    avoided_nodes: tuple[AvoidedNode, ...] = ()
-    """Nodes on which pods of several gangs did not get ready."""
-    avoided_devices: tuple[AvoidedDevice, ...] = ()
-    """Devices with which pods of several gangs did not get ready."""
-
-
-ANY_AMOUNT: Mapping[str, float] = dict.fromkeys(RESIZABLE, 1.0)
-
-
-def as_victim(gang: Gang, quota: Quota, queue: int) -> Gang:
-    """A gang with pods that were resized above what they were admitted with, as it is protected.
-
-    A non-preemptible pod is admitted only within what its queue deserves, so that no queue keeps
-    what others are entitled to; a resize in place asks no scheduler. So such a gang is protected
-    only while the non-preemptible pods of its queue, at position ``queue``, stay within these
-    bounds.
-    """
-    over = check_usage(quota.usage, queue, quota.cost_vector(ANY_AMOUNT), preemptible=False)
-    return gang if over is None else replace(gang, preemptible=True, semi_preemptible=False)
-
-
 MAX_ENDS_WEIGHED = 512
 """How many of the next ends count in weighing what a wait costs."""
-
 
 MAX_PASSED_OVER = 16
 """Elastic pods of a gang that may be passed over for others of it."""

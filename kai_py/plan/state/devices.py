@@ -11,6 +11,7 @@ change can be undone, in reverse order.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -250,20 +251,14 @@ class CycleDevices:
         """The spec by which claims with ``spec`` are allocated."""
         return self._narrowed.get(id(spec), spec)
 
-    def exceed_free(self, members: Iterable[Member], capacity: Capacity) -> bool:
-        """Whether the claims of pods need more devices of a driver than are free, anywhere."""
-        uses = (use for member in members for use in member.shape.claims)
-        needed = [use for use in uses if self.is_unallocated(use)]
-        named = {use.claim.metadata.uid: use for use in needed if use.claim is not None}
-        once = [*(use for use in needed if use.claim is None), *named.values()]
-        specs = (self.narrowed_spec(use.spec) for use in once)
+    def exceed_free(self, specs: Iterable[ResourceClaimSpec], capacity: Capacity) -> bool:
+        """Whether claims, with ``narrowed_spec``, need more devices of a driver than are free."""
         return self._devices.free.are_exceeded_by(specs, self._states[capacity])
 
     def is_unallocated(self, use: ClaimUse) -> bool:
-        """Whether no pod has devices by the claim yet, nor was placed with it in this cycle."""
-        if use.claim is None:
-            return True
-        return not use.is_allocated and use.claim.metadata.uid not in self._allocations
+        """Whether a claim has no devices yet, neither from before nor by this cycle."""
+        by_cycle = use.claim is not None and use.claim.metadata.uid in self._allocations
+        return not (use.is_allocated or by_cycle)
 
     def _refund(
         self, own: Mapping[ClaimRef, ResourceClaimSpec], allocated: Sequence[ClaimAllocation]
@@ -339,10 +334,9 @@ class CycleDevices:
         """Nodes that can reach what is allocated already, and the claims still to allocate."""
         reachable, missing = mask, []
         for use in shape.claims:
-            allocation = (
-                None if use.claim is None else self._allocations.get(use.claim.metadata.uid)
-            )
-            if use.claim is not None and self._is_reassigned(use.claim.metadata.uid):
+            uid = "" if use.claim is None else use.claim.metadata.uid
+            allocation = self._allocations.get(uid)
+            if self._is_reassigned(uid):
                 reachable = np.zeros_like(mask)
             if allocation is not None and allocation.node_selector is not None:
                 nodes = self._snapshot.nodes
@@ -372,7 +366,7 @@ class CycleDevices:
     def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         self._allocations[ref.uid] = allocation
         undo = [state.mark_allocated(allocation) for state in self._states.values()]
-        return undo_all([*undo, lambda: _delete(self._allocations, ref.uid)])
+        return undo_all([*undo, partial(self._allocations.__delitem__, ref.uid)])
 
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
         claim = self._snapshot.devices.claim(ref)
@@ -393,7 +387,7 @@ class CycleDevices:
         future_idle = self._states[Capacity.FUTURE_IDLE]
         undo = future_idle.release(allocation)
         self._freed[ref.uid] = ReleasedAllocation.capture(allocation, future_idle)
-        return undo_all([undo, lambda: _delete(self._freed, ref.uid)])
+        return undo_all([undo, partial(self._freed.__delitem__, ref.uid)])
 
     def _reallocate_freed(self, ref: ClaimRef) -> Undo:
         freed = self._freed.pop(ref.uid)
@@ -404,7 +398,3 @@ class CycleDevices:
         """Whether the claim is losing its devices and other claims were given some of them."""
         freed = self._freed.get(uid)
         return freed is not None and not freed.can_restore(self._states[Capacity.FUTURE_IDLE])
-
-
-def _delete(table: dict[str, AllocationResult] | dict[str, ReleasedAllocation], key: str) -> None:
-    del table[key]
