@@ -182,7 +182,7 @@ class Elector:
             logger.exception("cannot renew the lease")
         self._leads_until = -math.inf
         if self._failure:
-            logger.error("lease %s was not renewed: %s", self._election.name, self._failure)
+            logger.warning("lease %s was not renewed: %s", self._election.name, self._failure)
         self._on_lost()
 
     async def _try_acquire(self, *, within: float) -> bool:
