@@ -11,12 +11,12 @@ import pytest
 
 from kai_py.config import Configuration
 from kai_py.embedded.resources import PODS
-from kai_py.simulate import cluster as simulated_cluster
 from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.object_files import ObjectsInFiles
 from kai_py.simulate.offline_cluster import OfflineCluster
 from kai_py.simulate.offline_plan import plan_objects
+from kai_py.simulate.plan_execution import PlanExecution
 from kai_py.simulate.what_if import LoadedCluster
 from tests.plan.placement.test_exact_rules import HOST, RACK, ZONE, Kind, as_pod
 from tests.plan.placement.test_rules_hold import broken_rules, random_kind
@@ -108,11 +108,11 @@ def judged(monkeypatch):
     """The world whose plans are judged, and how many pods they bound."""
     state = {"bound": 0}
 
-    def simulated(plan, api, *rest):
-        nodes = api.list(api.registry.named("nodes"))
-        state["world"].judge(plan, api.list(PODS), nodes)
+    def simulated(execution, plan):
+        nodes = execution.api.list(execution.api.registry.named("nodes"))
+        state["world"].judge(plan, execution.api.list(PODS), nodes)
         state["bound"] += sum(len(each.pods) for each in plan.placements)
-        carried_out(plan, api, *rest)
+        execute(execution, plan)
 
     def offline(cluster, plan):
         documents = [*cluster._documents.values()]
@@ -121,8 +121,8 @@ def judged(monkeypatch):
         state["bound"] += sum(len(each.pods) for each in plan.placements)
         return carry_out(cluster, plan)
 
-    carried_out, carry_out = simulated_cluster.execute, OfflineCluster.carry_out
-    monkeypatch.setattr(simulated_cluster, "execute", simulated)
+    execute, carry_out = PlanExecution.execute, OfflineCluster.carry_out
+    monkeypatch.setattr(PlanExecution, "execute", simulated)
     monkeypatch.setattr(OfflineCluster, "carry_out", offline)
     return state
 
