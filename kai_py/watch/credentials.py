@@ -177,10 +177,10 @@ class _PluginError(Exception):
 @contextmanager
 def _plugin_errors() -> Iterator[None]:
     """Raise what the package only logs before it goes on without credentials."""
-    told: list[str] = []
+    messages: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
-        told.append(record.getMessage().removeprefix("exec: "))
+        messages.append(record.getMessage().removeprefix("exec: "))
         return False
 
     root = logging.getLogger()
@@ -189,8 +189,8 @@ def _plugin_errors() -> Iterator[None]:
         yield
     finally:
         root.removeFilter(keep)
-    if told:
-        raise _PluginError(f"the exec plugin of the user fails: {'; '.join(told)}")
+    if messages:
+        raise _PluginError(f"the exec plugin of the user fails: {'; '.join(messages)}")
 
 
 def _reason(error: Exception) -> str:

@@ -254,7 +254,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
         "freed_devices_by_shape",
         "_charged",
         "_requests",
-        "_passed_over",
+        "_skipped",
         "_preconditions",
         "_queue_refusals",
         "_reclaim_min_runtimes",

@@ -7,7 +7,7 @@
             if that exceeds a bound, allow only GPUs and devices with which the request does not
         place the request in idle capacity, or else in capacity that is being released
         a gang with pods left to place goes back into its queue, also if an elastic pod was not
-            placed: others, which it passes over, may need less, or another node
+            placed: it is skipped, as others may need less, or another node
 
 If a request failed, one that needs at least as much fails as well, as capacity only shrinks; that
 changes once a gang is placed at the cost of victims.
@@ -44,7 +44,7 @@ def allocate(
     for group in in_rotation(gangs, state.search_budgets.cut_short_before):
         _allocate_in_order(state, group, solver, on_unschedulable)
     for gang in gangs:
-        state.pass_over_none(gang)
+        state.stop_skipping(gang)
 
 
 def _allocate_in_order(
@@ -60,7 +60,7 @@ def _allocate_in_order(
             if _allocate_gang(state, gang, solver):
                 gang_queue.push(gang)
                 continue
-            state.pass_over_none(gang)
+            state.stop_skipping(gang)
             if (
                 on_unschedulable is not None
                 and gang.key in state.unschedulable
@@ -94,7 +94,7 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
         state.mark_placed(gang)
         return request.has_more
     state.mark_unschedulable(gang, reason)
-    return state.pass_over(gang, request, reason)
+    return state.skip_elastic(gang, request, reason)
 
 
 def _place_over(

@@ -81,11 +81,11 @@ def next_request(
     gang: Gang,
     statement: Statement,
     can_never_run: CanNeverRun,
-    passed_over: Sequence[Member] = (),
+    skipped: Sequence[Member] = (),
 ) -> PlacementRequest | None:
     """The pods to place next, after what this cycle has decided so far; None if none is left.
 
-    ``passed_over``: elastic pods that could not be placed, nor could others of their subgroup that
+    ``skipped``: elastic pods that could not be placed, nor could others of their subgroup that
     have their shape; those that the framework wants to start after them wait for them.
     """
     left = [m for m in gang.pending if m.pod.uid not in statement.placed and not m.waiting_for]
@@ -101,8 +101,8 @@ def next_request(
         return PlacementRequest(_charged(gang, left, statement), is_elastic=False)
     have = active_counts(gang, statement)
     has_minimum = is_satisfied(gang.tree, have)
-    if passed_over and has_minimum:
-        left = [m for m in left if not any(_is_passed_over(m, one) for one in passed_over)]
+    if skipped and has_minimum:
+        left = [m for m in left if not any(_is_skipped(m, one) for one in skipped)]
     choose = _next_elastic_pods if has_minimum else _min_member_pods
     uids = _chosen(choose, gang, left, have, can_never_run)
     if not uids:
@@ -112,7 +112,7 @@ def next_request(
     return PlacementRequest((*chosen, *later), has_minimum, has_more=len(chosen) < len(left))
 
 
-def _is_passed_over(member: Member, failed: Member) -> bool:
+def _is_skipped(member: Member, failed: Member) -> bool:
     equal_or_later = member.shape.number == failed.shape.number or member.order > failed.order
     return member.subgroup == failed.subgroup and equal_or_later
 

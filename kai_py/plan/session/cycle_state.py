@@ -47,8 +47,8 @@ from kai_py.snapshot.snapshot import Snapshot
 MAX_ENDS_WEIGHED = 512
 """How many of the next ends count in weighing what a wait costs."""
 
-MAX_PASSED_OVER = 16
-"""Elastic pods of a gang that may be passed over for others of it."""
+MAX_SKIPPED = 16
+"""Elastic pods of a gang that may be skipped for others of it."""
 
 
 class PodEnd(NamedTuple):
@@ -103,7 +103,7 @@ class CycleState:
     freed_devices_by_shape: dict[int, Mapping[str, int]] = field(default_factory=dict)
     """The same of devices, by their kinds."""
     _requests: dict[str, tuple[int, PlacementRequest | None, Floats]] = field(default_factory=dict)
-    _passed_over: dict[str, tuple[Unschedulable, list[Member]]] = field(default_factory=dict)
+    _skipped: dict[str, tuple[Unschedulable, list[Member]]] = field(default_factory=dict)
     _preconditions: dict[str, Unschedulable | None] = field(default_factory=dict)
     _queue_refusals: dict[tuple[str, str], Unschedulable | None] = field(default_factory=dict)
     _charged: dict[str, Floats] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class CycleState:
 
     def start_over(self, reasons: Mapping[str, Unschedulable]) -> None:
         """What was placed was undone: ``reasons`` are again all that is known."""
-        self._passed_over.clear()
+        self._skipped.clear()
         self.unschedulable = dict(reasons)
         self._requests.clear()
 
@@ -262,21 +262,21 @@ class CycleState:
         """The pods to place next; None when none is left."""
         return self._cached_request(gang)[1]
 
-    def pass_over(self, gang: Gang, request: PlacementRequest, reason: Unschedulable) -> bool:
+    def skip_elastic(self, gang: Gang, request: PlacementRequest, reason: Unschedulable) -> bool:
         """Whether other elastic pods of ``gang`` are requested now, as this request failed."""
         if not request.is_elastic:
             return False
-        _, passed = self._passed_over.setdefault(gang.key, (reason, []))
-        if len(passed) >= MAX_PASSED_OVER:
+        _, skipped = self._skipped.setdefault(gang.key, (reason, []))
+        if len(skipped) >= MAX_SKIPPED:
             return False
-        passed += request.members
+        skipped += request.members
         self._requests.pop(gang.key, None)
         return self.next_request(gang) is not None
 
-    def pass_over_none(self, gang: Gang) -> None:
+    def stop_skipping(self, gang: Gang) -> None:
         """Request the first pods of ``gang`` again; what stops these is its reason."""
-        if gang.key in self._passed_over:
-            self.unschedulable[gang.key] = self._passed_over.pop(gang.key)[0]
+        if gang.key in self._skipped:
+            self.unschedulable[gang.key] = self._skipped.pop(gang.key)[0]
             self._requests.pop(gang.key, None)
 
     def can_never_run(self, shape: Shape) -> bool:
@@ -314,8 +314,8 @@ class CycleState:
         if known is not None and known[0] == evicted:
             return known
         try:
-            _, passed = self._passed_over.get(gang.key, (None, ()))
-            request = next_request(gang, self.statement, self.can_never_run, passed)
+            _, skipped = self._skipped.get(gang.key, (None, ()))
+            request = next_request(gang, self.statement, self.can_never_run, skipped)
             members = request.members if request is not None else gang.pending[:1]
             found = evicted, request, self.quota.cost_of(members)
         except Exception as error:

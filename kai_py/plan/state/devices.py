@@ -252,7 +252,7 @@ class CycleDevices:
         return self._narrowed.get(id(spec), spec)
 
     def exceed_free(self, specs: Iterable[ResourceClaimSpec], capacity: Capacity) -> bool:
-        """Whether claims, with ``narrowed_spec``, need more devices of a driver than are free."""
+        """Whether ``specs``, narrowed ones, need more devices of a driver than are free."""
         return self._devices.free.are_exceeded_by(specs, self._states[capacity])
 
     def is_unallocated(self, use: ClaimUse) -> bool:

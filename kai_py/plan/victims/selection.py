@@ -127,8 +127,7 @@ class VictimSelection:
 
     def count(self, unit: VictimUnit, sign: float) -> None:
         """Count the unit as evicted (or, with -1, as back again)."""
-        self._capacity_count.release(unit.members, sign)
-        self._queue_limits.release(unit, sign)
+        self._count_all([unit], sign)
 
     def must_leave(self, units: Iterable[VictimUnit]) -> set[VictimUnit]:
         """Those of ``units`` that are certainly needed: if one stays, the request does not fit."""
