@@ -13,7 +13,8 @@ If the allowance of the cycle is used up, nothing is proven (``cut_short``) and 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kai_py.dra.identity import AllocationError
@@ -38,6 +39,10 @@ class SelectorsTooExpensiveError(AllocationError):
     def __init__(self, text: str, *, proven: bool) -> None:
         super().__init__(text)
         self.proven = proven
+
+
+_APART = "/"
+"""In place of the key of a gang, which is never this."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +71,19 @@ class StepAllowance:
         """Steps that the next search may make."""
         of_gang = self.per_gang - self._by_gang.get(self._gang, 0)
         return max(0, min(of_gang, self.per_cycle - self._in_cycle))
+
+    @contextmanager
+    def apart(self, steps: int) -> Iterator[None]:
+        """Searches inside may make ``steps``, none of which the gang needs.
+
+        They explain a result; that they end early does not cut the gang's own search short.
+        """
+        gang, cut_short = self._gang, self.cut_short
+        self._gang, self._by_gang[_APART] = _APART, self.per_gang - steps
+        try:
+            yield
+        finally:
+            self._gang, self.cut_short = gang, cut_short
 
     def spend(self, steps: int) -> None:
         """Count ``steps`` of a search."""

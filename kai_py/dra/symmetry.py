@@ -12,9 +12,8 @@ Components are found by union-find over the counter sets and values that devices
 costs O(devices x distinct options), a state O(components + devices taken).
 """
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -59,6 +58,21 @@ class _Component:
     signature: int = 0
 
 
+MAX_ORDERS_CACHED = 256
+"""Orders of devices that a search keeps the states of untouched components for."""
+
+
+@dataclass(slots=True, eq=False)
+class _UntouchedStates:
+    """Per component its state while none of it is taken, of one order of devices."""
+
+    states: list[int]
+    missing: set[int]
+    """Components whose state is not computed yet: something of them was taken each time."""
+    allowed: dict[int, list[int]] = field(default_factory=dict)
+    """The devices of the order, by component."""
+
+
 @dataclass(slots=True, eq=False)
 class Symmetry:
     """The components of a search's devices; reads the search state as it changes."""
@@ -70,6 +84,7 @@ class Symmetry:
     """Per device its description inside its component."""
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _state_cache: dict[Hashable, int] = field(default_factory=dict)
+    _untouched: dict[Hashable, _UntouchedStates] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         readings = {
@@ -92,19 +107,39 @@ class Symmetry:
     def state(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
         """Describe the search before a slot of ``claim`` that takes one of ``order[cursor:]``."""
         picks = self._picks()
-        parts = sorted(
-            self._component_state(number, claim, picks, order, cursor)
-            for number in range(len(self._components))
-        )
+        known = self._untouched_states(claim, order[cursor:])
+        parts = known.states.copy()
+        for number in known.missing.difference(picks):
+            known.states[number] = parts[number] = self._component_state(
+                number, claim, (), known.allowed.get(number, ())
+            )
+            known.missing.discard(number)
+        for number, taken in picks.items():
+            allowed = known.allowed.get(number, ())
+            parts[number] = self._component_state(number, claim, taken, allowed)
         started = tuple(state is None for state in self.search_state.constraints[claim])
-        return (self.search_state.device_counts[claim], started, tuple(parts))
+        return (self.search_state.device_counts[claim], started, tuple(sorted(parts)))
 
     def equivalence_key(self, claim: int, order: Sequence[int], cursor: int) -> Hashable:
         """Describe ``order[cursor]``: equal descriptions mean interchangeable devices."""
         device = order[cursor]
-        number = self._component_of[device]
-        part = self._component_state(number, claim, self._picks(), order, cursor)
+        number, numbers = self._component_of[device], self._component_of
+        allowed = [other for other in order[cursor:] if numbers[other] == number]
+        part = self._component_state(number, claim, self._picks().get(number, ()), allowed)
         return (part, self._device_state(claim, device, frozenset((device,))))
+
+    def _untouched_states(self, claim: int, devices: Sequence[int]) -> _UntouchedStates:
+        """The cache of the states of components of which nothing is taken."""
+        key = (claim, devices if isinstance(devices, range) else tuple(devices))
+        known = self._untouched.get(key)
+        if known is None:
+            if len(self._untouched) >= MAX_ORDERS_CACHED:
+                self._untouched.clear()
+            count = len(self._components)
+            known = self._untouched[key] = _UntouchedStates([0] * count, set(range(count)))
+            for device in devices:
+                known.allowed.setdefault(self._component_of[device], []).append(device)
+        return known
 
     def _picks(self) -> dict[int, list[tuple[int, int]]]:
         """The devices taken, by component."""
@@ -119,23 +154,15 @@ class Symmetry:
         self,
         number: int,
         claim: int,
-        picks: Mapping[int, Sequence[tuple[int, int]]],
-        order: Sequence[int],
-        cursor: int,
+        picks: Sequence[tuple[int, int]],
+        allowed: Sequence[int],
     ) -> int:
         """Number the state of a component, from its picks and the devices still allowed."""
-        component = self._components[number]
-        taken = tuple(sorted(picks.get(number, ())))
-        allowed: Hashable
-        if isinstance(order, range):
-            allowed = bisect_left(component.devices, cursor)
-        else:
-            allowed = frozenset(order[cursor:]).intersection(component.devices)
-        key = (number, claim, taken, allowed)
+        key = (number, claim, tuple(sorted(picks)), tuple(sorted(allowed)))
         cached = self._state_cache.get(key)
         if cached is None:
             cached = self._state_cache[key] = self._new_component_state(
-                component, claim, frozenset(order[cursor:])
+                self._components[number], claim, frozenset(allowed)
             )
         return cached
 

@@ -246,3 +246,13 @@ def test_a_puzzle_is_answered_or_given_up(puzzle: Puzzle):
     steps = world.devices.spending.steps
     assert steps.left >= 0
     assert steps.per_gang == STEPS_PER_GANG
+
+
+def test_an_explanation_does_not_cut_the_search_short():
+    """The claim is infeasible in 30 steps; without a constraint, searches are much longer."""
+    puzzle = PUZZLES["20 requests of eight alternatives"]
+    world = cluster(device_class(), queue("team", 1e6), claim(puzzle))
+    world.add(claiming(pod("p", 0, queue="team"), "c"), node("n", 0), *slices("n", puzzle))
+    assert not placed(world.plan())
+    assert not world.memory.is_unfinished
+    assert not world.memory.cut_short

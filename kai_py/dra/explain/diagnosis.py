@@ -44,6 +44,8 @@ MAX_KINDS_EXAMINED = 64
 """Kinds of nodes whose devices are examined one by one; the rest is not counted."""
 MAX_KINDS_RELAXED = 8
 """Kinds of nodes on which claims are tried without their constraints."""
+STEPS_PER_RELAXATION = 1_000
+"""Steps of the device search when claims are tried without some of their constraints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def diagnose_allocation(
         other, other_usage = allocator.query(relaxed, nodes, state)
         tried = kinds[:MAX_KINDS_RELAXED]
         found = (other.step(kind.row, int(other_usage[kind.row]), state) for kind in tried)
-        return any(step.failure is None for step in found)
+        with allocator.spending.steps.apart(STEPS_PER_RELAXATION):
+            return any(step.failure is None for step in found)
 
     return AllocationDiagnosis(
         nodes=len(rows),
