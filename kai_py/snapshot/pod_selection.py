@@ -130,6 +130,17 @@ def rules_of(shape: "Shape") -> ShapeRules:
     return known
 
 
+def may_be_counted(shape: "Shape", labels: Labels, other: "Shape") -> bool:
+    """Whether rules of ``shape`` may select a pod with ``labels``, in some namespace.
+
+    Or those of that pod, of the shape ``other``, refuse pods beside it.
+    """
+    return bool(rules_of(other).anti_affinity) or any(
+        all(each.matches_labels(labels) for each in selection)
+        for selection in rules_of(shape).selections()
+    )
+
+
 def _rules_of(shape: "Shape") -> ShapeRules:
     namespace, labels = shape.namespace, shape.labels
     near, apart = shape.pod_affinity, shape.pod_anti_affinity

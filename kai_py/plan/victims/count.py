@@ -92,9 +92,22 @@ class CapacityCount:
                 self._recount_only(self._single_shape, row)
 
     @property
-    def missing(self) -> int:
-        """How many replicas are missing; 0 if ``max_gained`` is not an upper bound here."""
-        return 0 if self._single_shape is None else self._single_shape.missing
+    def is_by_node(self) -> bool:
+        """Whether resources of each node decide how many replicas fit there, and nothing else."""
+        return self._single_shape is not None
+
+    @property
+    def replicas(self) -> int:
+        """The replicas that fit on all nodes together; 0 unless ``is_by_node``."""
+        return 0 if self._single_shape is None else self._single_shape.total
+
+    def missing(self, least: int = 0) -> int:
+        """How many replicas are missing for the request, and for ``least`` in all.
+
+        0 if ``max_gained`` is not an upper bound here.
+        """
+        single = self._single_shape
+        return 0 if single is None else max(single.missing, least - single.total)
 
     def max_gained(self, members: Iterable[Member]) -> int:
         """An upper bound of the replicas gained by releasing these pods; 0 if none is known."""
@@ -266,6 +279,11 @@ class ShapeCount:
     def missing(self) -> int:
         """How many replicas are missing on all nodes together; negative if there are more."""
         return self._count - self._sums[0]
+
+    @property
+    def total(self) -> int:
+        """The replicas that fit on all nodes together."""
+        return self._sums[0]
 
     def on_row(self, row: int) -> int:
         """The replicas that fit on node ``row`` now."""

@@ -37,6 +37,10 @@ from kai_py.plan.victims.units import (
     split_by_pod,
     units_by_gang,
 )
+from kai_py.snapshot.pod_selection import may_be_counted
+
+MANY_UNITS = 64
+"""From this many units on, doubling them costs more than the choice that it adds is worth."""
 
 
 class VictimReduction:
@@ -46,6 +50,8 @@ class VictimReduction:
         """``trials``: those of the search; their probes are spent."""
         self._strategy, self._trials = strategy, trials
         self._state, self._gang, self._request = strategy.state, strategy.gang, strategy.request
+        self._without_rules = set[VictimUnit]()
+        """Units that no rule of the request reads, as far as that was asked."""
 
     def minimise(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> list[VictimUnit]:
         """``needed``, or other units of no higher priority that cost less together.
@@ -69,8 +75,8 @@ class VictimReduction:
         ]
         if by_loss:
             each_by_cost = sorted(units, key=costs.of_unit)
-            # If counting is exact and the units were taken in this order, it leads to ``needed``.
-            if not self._trials.is_exact or each_by_cost[: len(taken)] != taken:
+            # Units that were taken in this order lead to ``needed`` again.
+            if each_by_cost[: len(taken)] != taken:
                 proposals.append(each_by_cost)
             proposals.append(by_total_cost(self._request, replicas, costs))
         others = (self._enough_of(offered) for offered in proposals)
@@ -113,14 +119,44 @@ class VictimReduction:
     def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
         """Those of ``units`` that are needed if taken in this order; empty if all are too few."""
         other = VictimSelection(self._state, self._gang, self._request)
-        min_units, offered = 0, iter(units)
-        while other.take_until_enough(offered, min_units):
-            if self._suffice(other.units):
+        offered = iter(units)
+        while other.take_until_enough(offered):
+            if self.suffices(other):
                 return self.needed_units(other)
             if self._trials.probes <= 0:
                 break
-            min_units = other.doubled
         return []
+
+    def suffices(self, selection: VictimSelection) -> bool:
+        """Whether the request fits without the selected units, which are enough by counting.
+
+        If it does not, the selection takes more the next time. Most units may be on nodes that
+        still fit no pod of the request, so it is tried without the others first.
+        """
+        if self._trials.is_exact:
+            return True
+        gaining = selection.gaining()
+        others_matter = not selection.counts_all_gains or self._matter_to_rules(selection.units)
+        is_shorter = not others_matter or 2 * len(gaining) <= len(selection.units)
+        if is_shorter and self._trials.fits(gaining):
+            return True
+        if others_matter and self._trials.fits(selection.units):
+            return True
+        selection.double(in_replicas=not others_matter and len(selection.units) >= MANY_UNITS)
+        return False
+
+    def _matter_to_rules(self, units: Iterable[VictimUnit]) -> bool:
+        """Whether a rule between pods, or a limit of nodes, may read what is evicted."""
+        shapes = {member.shape for member in self._request.members}
+        if any(map(self._state.statement.limits.refusing, shapes)):
+            return True
+        for unit in units:
+            if unit not in self._without_rules:
+                pods = [(member.labels, member.shape) for member in unit.members]
+                if any(may_be_counted(each, *pod) for each in shapes for pod in pods):
+                    return True
+                self._without_rules.add(unit)
+        return False
 
     def needed_units(self, selection: VictimSelection) -> list[VictimUnit]:
         """The units of the selection without those that can stay; the selection is unchanged."""

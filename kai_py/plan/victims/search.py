@@ -82,13 +82,12 @@ class VictimSearch:
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
         selection = VictimSelection(self._state, self._gang, self._request)
-        offered, min_units = iter(candidates), 0
+        offered = iter(candidates)
         refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
-        while selection.take_until_enough(offered, min_units):
+        while selection.take_until_enough(offered):
             if self.trials.probes <= 0:
                 return SearchOutcome.OUT_OF_BUDGET
-            if not self.trials.is_exact and not self.trials.fits(selection.units):
-                min_units = selection.doubled
+            if not self._reduction.suffices(selection):
                 continue
             needed = self._reduction.needed_units(selection)
             refused = next((unit for unit in needed if unit.is_partial), None)

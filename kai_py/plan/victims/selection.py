@@ -30,6 +30,7 @@ class VictimSelection:
         self._poll = state.turns.watch.poll
         self._capacity_count = CapacityCount(state, gang, request.members)
         self._queue_limits = _QueueLimits(state, gang, request)
+        self._min_units = self._min_replicas = 0
         self._excluded: dict[str, list[VictimUnit]] = {}
         """By gang key: units that must stay, so nothing that would orphan them may be taken."""
 
@@ -44,26 +45,37 @@ class VictimSelection:
         return self.units + self._read_ahead
 
     @property
-    def doubled(self) -> int:
-        """Twice the number of units selected, at least 2: how many to try next."""
-        return 2 * max(1, len(self.units))
+    def counts_all_gains(self) -> bool:
+        """Whether, by resources and queues, only units that gain replicas can be of use."""
+        return self._queue_limits.never_exceeded and self._capacity_count.is_by_node
 
-    def take_until_enough(self, candidates: Iterator[VictimUnit], min_units: int) -> bool:
-        """Take candidates until they are enough, and at least ``min_units``.
+    def double(self, *, in_replicas: bool) -> None:
+        """Take twice as many units next time, or units that gain twice as many replicas."""
+        if in_replicas:
+            self._min_replicas = 2 * self._capacity_count.replicas
+        else:
+            self._min_units = 2 * max(1, len(self.units))
+
+    def take_until_enough(self, candidates: Iterator[VictimUnit]) -> bool:
+        """Take candidates until they are enough, and as many as ``double`` asked for.
 
         Returns whether the selection is worth a trial placement: it is enough, and if there were
-        fewer candidates than ``min_units``, at least one was added.
+        fewer candidates than that, at least one was added.
         """
         added = False
-        while not (self.is_enough and len(self.units) >= min_units):
+        while not (self._has_min_replicas and len(self.units) >= self._min_units):
             next_units = self._next_units(candidates)
             if not next_units:
                 return added and self.is_enough
-            count = self._count_until_enough(next_units, min_units - len(self.units))
+            count = self._count_until_enough(next_units, self._min_units - len(self.units))
             self.units += next_units[:count]
             self._read_ahead = next_units[count:] + self._read_ahead
             added = True
         return True
+
+    @property
+    def _has_min_replicas(self) -> bool:
+        return self.is_enough and self._capacity_count.replicas >= self._min_replicas
 
     def _next_units(self, candidates: Iterator[VictimUnit]) -> list[VictimUnit]:
         """The next candidates, as many as could be enough; empty if none is left.
@@ -71,7 +83,8 @@ class VictimSelection:
         At least ``READ_AHEAD`` of the number of those that are selected.
         """
         found: list[VictimUnit] = []
-        missing = self._capacity_count.missing if self._queue_limits.never_exceeded else 0
+        never_exceeded = self._queue_limits.never_exceeded
+        missing = self._capacity_count.missing(self._min_replicas) if never_exceeded else 0
         least = max(1, int(len(self.units) * READ_AHEAD))
         read, self._read_ahead = iter(self._read_ahead), []
         for unit in chain(read, candidates):
@@ -93,7 +106,7 @@ class VictimSelection:
         never leaves less capacity: O(pods) for all steps together.
         """
         self._count_all(units, 1.0)
-        if not self.is_enough or len(units) == 1:
+        if not self._has_min_replicas or len(units) == 1:
             return len(units)
         too_few, enough = max(0, min(min_count, len(units)) - 1), len(units)
         counted = enough
@@ -101,7 +114,7 @@ class VictimSelection:
             middle = (too_few + enough) // 2
             self._count_between(units, counted, middle)
             counted = middle
-            if self.is_enough:
+            if self._has_min_replicas:
                 enough = middle
             else:
                 too_few = middle
@@ -152,8 +165,7 @@ class VictimSelection:
         """
         if not self._queue_limits.never_exceeded:
             return []
-        nodes = {member.node for unit in units for member in unit.members}
-        without = {node for node in nodes if not self._capacity_count.has_gained(node)}
+        without = _nodes_without_gain(self._capacity_count, units)
         if not without:
             return []
         of_gang = Counter(unit.gang.key for unit in units)
@@ -165,6 +177,13 @@ class VictimSelection:
             and all(m.node in without for m in unit.members)
         ]
 
+    def gaining(self) -> list[VictimUnit]:
+        """The selected units of which a pod is on a node that fits more replicas without them."""
+        without = _nodes_without_gain(self._capacity_count, self.units)
+        if not without:
+            return self.units
+        return [u for u in self.units if any(m.node not in without for m in u.members)]
+
     def exclude(self, unit: VictimUnit) -> None:
         """Remove the unit, which must stay, and those that may not be evicted without it.
 
@@ -174,6 +193,11 @@ class VictimSelection:
         for removed in [u for u in self.units if u is unit or is_orphaned(unit, [u])]:
             self.units.remove(removed)
             self.count(removed, -1.0)
+
+
+def _nodes_without_gain(capacity_count: CapacityCount, units: Iterable[VictimUnit]) -> set[str]:
+    nodes = {member.node for unit in units for member in unit.members}
+    return {node for node in nodes if not capacity_count.has_gained(node)}
 
 
 class _QueueLimits:
