@@ -34,6 +34,7 @@ from kai_py.grouping.admitted import PROTECTION, least_protected, shared_groups
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.plan.plan import Action, Nomination, Plan
 from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.victims.eviction_cost import ReplicaStep
 from kai_py.plan.victims.minimise import by_total_cost
 from kai_py.snapshot.gangs import JoinedClaim
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo, closed_by_default
@@ -237,11 +238,9 @@ def test_requirements_on_labels(operator, matches):
 
 def test_the_cheapest_units_are_those_for_the_pods_that_do_not_fit_yet():
     request = SimpleNamespace(members=gang("two", pods=2).members)
-    steps = {0: "dear", 1: "cheap"}
-    replicas = SimpleNamespace(rows=[*steps], initial=1, of=lambda row: [(1, [steps[row]])])
-    prices = {"dear": 2.0, "cheap": 1.0}
-    costs = SimpleNamespace(of=lambda units: (sum(prices[u] for u in units), 1, len(units)))
-    assert by_total_cost(request, replicas, costs) == ["cheap"]
+    steps = [ReplicaStep(1, ["dear"], (2.0, 1, 1)), ReplicaStep(1, ["cheap"], (1.0, 1, 1))]
+    replicas = SimpleNamespace(rows=[0, 1], initial=1, of=lambda row: [steps[row]])
+    assert by_total_cost(request, replicas, SimpleNamespace()) == ["cheap"]
 
 
 @pytest.mark.parametrize(("silent", "behind"), [((), ()), (("pods",), ()), ((), ("pods",))])

@@ -5,7 +5,8 @@ cluster that is allocated to them, in seconds of the whole cluster. It counts un
 ``rules: native`` only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.units import VictimUnit
@@ -16,6 +17,18 @@ EvictionCost = tuple[float, int, int]
 """Lost work, gangs that fall below minMember, evicted pods; compared in this order."""
 
 
+class ReplicaStep(NamedTuple):
+    """How many more replicas fit on a node, the units to evict for them, and what these cost."""
+
+    gained: int
+    units: list[VictimUnit]
+    cost: EvictionCost
+
+
+StepsOfNode = tuple[list[ReplicaStep], Iterator[ReplicaStep]]
+"""The steps of a node that were computed, and those that follow."""
+
+
 class EvictionCosts:
     """The costs of evicting units now; ``by_loss``: whether lost work counts."""
 
@@ -24,6 +37,8 @@ class EvictionCosts:
         self.by_loss, self._by_others = state.settings.loss_rules.by_loss, by_others
         self._state = state
         self._lost_work: dict[VictimUnit, float] = {}
+        self.steps_of_nodes: dict[Hashable, StepsOfNode] = {}
+        """Cache of ``ReplicaSteps``, by all that they are computed from but these costs."""
 
     def of(self, units: Sequence[VictimUnit]) -> EvictionCost:
         """The cost of evicting all of ``units``."""

@@ -39,9 +39,7 @@ MAX_CANDIDATES, MAX_SETS = 12, 1024
 """The most candidates of ``cheapest_set``, and the most subsets that it tries."""
 
 
-def by_node_eviction_cost(
-    replicas: ReplicaSteps, costs: EvictionCosts, rows: Collection[int]
-) -> Iterator[VictimUnit]:
+def by_node_eviction_cost(replicas: ReplicaSteps, rows: Collection[int]) -> Iterator[VictimUnit]:
     """The units of the nodes ``rows``, replica by replica, those of the lowest cost first."""
     following = {row: replicas.of(row) for row in rows}
     queue = list[tuple[EvictionCost, int, list[VictimUnit]]]()
@@ -49,7 +47,7 @@ def by_node_eviction_cost(
     def push_next(row: int) -> None:
         step = next(following[row], None)
         if step is not None:
-            heappush(queue, (costs.of(step[1]), row, step[1]))
+            heappush(queue, (step.cost, row, step.units))
 
     for row in following:
         push_next(row)
@@ -93,9 +91,10 @@ def by_total_cost(
     best: dict[int, tuple[EvictionCost, list[VictimUnit]]] = {0: ((0.0, 0, 0), [])}
     for row in replicas.rows:
         found, gained, taken = dict(best), 0, list[VictimUnit]()
-        for more, step in replicas.of(row):
-            gained, taken = gained + more, [*taken, *step]
-            lost, gangs, pods = costs.of(taken)
+        for step in replicas.of(row):
+            gained += step.gained
+            lost, gangs, pods = costs.of([*taken, *step.units]) if taken else step.cost
+            taken += step.units
             for fitting, (before, others) in best.items():
                 reached = min(fitting + gained, needed)
                 cost = before[0] + lost, before[1] + gangs, before[2] + pods

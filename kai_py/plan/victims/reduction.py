@@ -71,7 +71,7 @@ class VictimReduction:
             return needed
         replicas = ReplicaSteps(self._state, self._request, units, costs)
         proposals: list[Iterable[VictimUnit]] = [
-            by_node_eviction_cost(replicas, costs, rows) for rows in self._rows_of(replicas)
+            by_node_eviction_cost(replicas, rows) for rows in self._rows_of(replicas)
         ]
         if by_loss:
             each_by_cost = sorted(units, key=costs.of_unit)

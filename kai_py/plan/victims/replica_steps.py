@@ -27,16 +27,13 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import ShapeCount
-from kai_py.plan.victims.eviction_cost import EvictionCosts
+from kai_py.plan.victims.eviction_cost import EvictionCosts, ReplicaStep, StepsOfNode
 from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
 from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
 from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.tables.topology import NO_DOMAIN
-
-ReplicaStep = tuple[int, list[VictimUnit]]
-"""How many more replicas fit on a node, and the units that must be evicted for them."""
 
 
 class ReplicaSteps:
@@ -52,8 +49,9 @@ class ReplicaSteps:
         """``units``: the candidates. Nothing is computed yet."""
         self._state, self._costs = state, costs
         self._units_by_row = units_by_row(state, units)
-        self._steps: dict[int, tuple[list[ReplicaStep], Iterator[ReplicaStep]]] = {}
-        self._shape = ShapeCount(state, by_shape(request.members)[0])
+        self._steps: dict[int, StepsOfNode] = {}
+        self._group = by_shape(request.members)[0]
+        self._shape = ShapeCount(state, self._group)
         self._freed = FreedResources(state)
         self._initial_replicas = self._shape.initial_replicas()
         self._units_by_gang = units_by_gang(units)
@@ -92,7 +90,7 @@ class ReplicaSteps:
     def of(self, row: int) -> Iterator[ReplicaStep]:
         """The steps of the node ``row``, one after the other; computed once."""
         if row not in self._steps:
-            self._steps[row] = [], self._compute(row, self._units_by_row[row])
+            self._steps[row] = self._of_node(row, self._units_by_row[row])
         known, further = self._steps[row]
         for number in count():
             if number == len(known):
@@ -102,8 +100,20 @@ class ReplicaSteps:
                 known.append(step)
             yield known[number]
 
-    def _compute(self, row: int, there: Iterable[VictimUnit]) -> Iterator[ReplicaStep]:
-        node = self._freed.future_idle_of(row)
+    def _of_node(self, row: int, there: Sequence[VictimUnit]) -> StepsOfNode:
+        """The steps that an equal request had before on the node as it is, if any, or new ones."""
+        node, by_gang = self._freed.future_idle_of(row), self._units_by_gang
+        if not self._shape.is_by_resources or any(len(by_gang[u.gang.key]) > 1 for u in there):
+            return [], self._compute(row, node, there)
+        key = row, self._group[0].shape.number, len(self._group), *node.free, *there
+        steps = self._costs.steps_of_nodes.get(key)
+        if steps is None:
+            steps = self._costs.steps_of_nodes[key] = [], self._compute(row, node, there)
+        return steps
+
+    def _compute(
+        self, row: int, node: FreedCapacity, there: Iterable[VictimUnit]
+    ) -> Iterator[ReplicaStep]:
         fitting = self._shape.replicas(row, node)
         scarcest = self._shape.scarcest_resource(row, node.free)
         step: dict[VictimUnit, None] = {}
@@ -118,7 +128,7 @@ class ReplicaSteps:
             if now > fitting:
                 gained, fitting = now - fitting, now
                 taken = self._needed(row, list(step), node, now)
-                yield gained, taken
+                yield ReplicaStep(gained, taken, self._costs.of(taken))
                 # Units that are not needed for this step are released for the next one.
                 step = dict.fromkeys(unit for unit in step if unit not in taken)
 
