@@ -4,7 +4,7 @@ A gang is placed all-or-nothing. It is a tree: a leaf holds pods and requires ``
 them (minMember); an inner node requires ``min_subgroups`` of its children, all of them when unset.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -210,6 +210,37 @@ def without_minimum(tree: Subgroup) -> Subgroup:
     """``tree`` that is satisfied by no pods."""
     children = tuple(map(without_minimum, tree.children))
     return replace(tree, min_members=0, children=children)
+
+
+def combined(trees: Sequence[Subgroup]) -> Subgroup:
+    """The tree that requires what any of ``trees`` requires.
+
+    Of trees with other subgroups than the largest one, which are not of one stage, it counts alone.
+    """
+    tree = max(trees, key=Subgroup.min_pods)
+    for other in trees:
+        if other is not tree and other != tree:
+            tree = _both(tree, other)
+    return tree
+
+
+def _both(tree: Subgroup, other: Subgroup) -> Subgroup:
+    """``tree``, with the minimums of ``other`` where these are higher."""
+    if [each.name for each in tree.children] != [each.name for each in other.children]:
+        return tree
+    if not tree.children:
+        return replace(tree, min_members=max(tree.min_members, other.min_members))
+    children = tuple(map(_both, tree.children, other.children))
+    needed: int | None = None
+    if tree.min_subgroups is not None or other.min_subgroups is not None:
+        # Subgroups without a minimum are always satisfied: they count as none of those needed.
+        empty = sum(not each.min_pods() for each in children)
+        needed = empty + max(map(_needed_with_pods, (tree, other)))
+    return replace(tree, children=children, min_subgroups=needed)
+
+
+def _needed_with_pods(tree: Subgroup) -> int:
+    return max(tree.needed_children - sum(not each.min_pods() for each in tree.children), 0)
 
 
 def least_complete_first(children: Iterable[Subgroup], have: Mapping[str, int]) -> list[Subgroup]:
