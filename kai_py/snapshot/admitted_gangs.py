@@ -24,7 +24,7 @@ from kai_py.grouping.admitted import (
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.placeholders import MAX_PLACEHOLDERS
+from kai_py.snapshot.placeholders import MAX_PLACEHOLDERS, present_members
 from kai_py.snapshot.tables.admissions import Admissions
 
 _FAILURE_LIMITS = attrgetter("failure_limits")
@@ -75,7 +75,7 @@ def expected_pods(gang: Gang) -> tuple[tuple[str, int], ...]:
     if not gang.placeholders:
         return ()
     missing = Counter(each.subgroup for each in gang.placeholders)
-    present = Counter(each.subgroup for each in gang.members)
+    present = Counter(each.subgroup for each in present_members(gang.members))
     return tuple((leaf, count + present[leaf]) for leaf, count in sorted(missing.items()))
 
 

@@ -3,30 +3,64 @@
 A gang is finishing if some of its pods have succeeded while others have not. Frameworks that count
 succeeded pods lower minMember themselves. For others, a pod that is created again would wait
 forever: succeeded pods are not created again, so minMember pods never exist. That holds beside
-running pods, and also where all of the others were evicted. In the latter case exactly minMember
-pods must be known, as pods that succeeded may also be those of an earlier gang with the same name,
-whose successor is still being created.
+running pods, and also where all of the others were evicted. In the latter case no more pods may be
+known than the gang has (minMember, where that is not known), as pods that succeeded may also be
+those of an earlier gang with the same name, whose successor is still being created.
+
+A pod takes the place of none of another subgroup. Pods of a stage that is over, of which no
+subgroup is needed any more, say nothing of those that follow.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from kai_py.api.times import begun_at
 from kai_py.grouping.admitted import with_minimums
+from kai_py.grouping.gang import Subgroup, is_satisfied
 from kai_py.snapshot.gangs import Gang, PodState
 
 
-def as_finishing(gang: Gang) -> Gang:
-    """``gang``, which needs no more than all pods that exist, if the others have succeeded."""
-    if not (gang.succeeded and gang.pending) or gang.can_be_satisfied:
+def as_finishing(gang: Gang, succeeded: Mapping[str, int]) -> Gang:
+    """``gang``, which needs no more than all pods that exist, if the others have succeeded.
+
+    ``succeeded``: pods by leaf.
+    """
+    counted = sum(succeeded[leaf.name] for leaf in _due(gang.tree) if leaf.name in succeeded)
+    if not counted:
         return gang
-    exist = gang.counts(PodState.GATED, PodState.PENDING, PodState.BOUND)
-    known, needed = sum(exist.values()) + gang.succeeded, gang.tree.min_pods()
-    if known < needed or (known > needed and not gang.bound):
+    gang = replace(gang, succeeded=counted)
+    if not gang.pending or gang.can_be_satisfied:
         return gang
-    minimums = {leaf: exist.get(leaf, 0) for leaf in gang.tree.leaf_names()}
+    exist = Counter(gang.counts(PodState.GATED, PodState.PENDING, PodState.BOUND))
+    known = exist + Counter(succeeded)
+    if not is_satisfied(gang.tree, known) or not (gang.bound or _are_of_one_gang(gang, known)):
+        return gang
+    minimums = {leaf: exist[leaf] for leaf in gang.tree.leaf_names()}
     return replace(gang, tree=with_minimums(gang.tree, minimums))
+
+
+def _are_of_one_gang(gang: Gang, known: Mapping[str, int]) -> bool:
+    """Whether no pods are ``known`` beside those that the gang has: all, or its minMember."""
+    due = [leaf for leaf in _due(gang.tree) if leaf.name in known]
+    if gang.total_pods and sum(known[leaf.name] for leaf in due) <= gang.total_pods:
+        return True
+    return all(known[leaf.name] <= leaf.min_members for leaf in due)
+
+
+def has_leaf_of(tree: Subgroup, names: Collection[str]) -> bool:
+    """Whether a leaf that may be needed is called by one of ``names``."""
+    return bool(names) and any(leaf.name in names for leaf in _due(tree))
+
+
+def _due(tree: Subgroup) -> Iterator[Subgroup]:
+    """The leaves, without those of subgroups of which none is needed."""
+    if not tree.children:
+        yield tree
+    elif tree.needed_children:
+        for child in tree.children:
+            yield from _due(child)
 
 
 class StaleGangs:

@@ -283,21 +283,21 @@ class SnapshotBuilder:
         tables = self._tables.pod_tables
         self._derive_all([*tables.forget(uid), *tables.release(uid), *tables.remove(pod)])
 
-    def _finish_pod(self, pod: Pod, gang: str = "") -> None:
+    def _finish_pod(self, pod: Pod, gang: GangSpec | None = None) -> None:
         """Release a pod that has ended or is not ours; its gang learns how it ended.
 
-        ``gang``: the key of its gang if it is known.
+        ``gang``: its gang if that is known.
         """
         touched = self._tables.pod_tables.release(pod.metadata.uid)
         succeeded = pod.status.phase == SUCCEEDED
         if (succeeded or is_refused(pod)) and self._settings.is_ours(pod):
             try:
-                key = gang or self._tables.parsed_pods.gang_key(pod)
+                spec = gang or self._tables.parsed_pods.last_gang(pod)
                 if succeeded:
-                    self._tables.gangs.succeed(pod.metadata.uid, key)
+                    self._tables.gangs.succeed(pod.metadata.uid, spec)
                     self._tables.completions.note(pod)
                 else:
-                    self._tables.refusals.note(pod, key)
+                    self._tables.refusals.note(pod, spec.key)
             except Exception as error:
                 self._quarantine.report_record("pods", pod, DERIVING, error)
             else:

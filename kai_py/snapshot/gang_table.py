@@ -8,36 +8,31 @@ to no queue: such pods were not placed by this scheduler, or should not have bee
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from msgspec.structs import replace
 
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
-from kai_py.snapshot.below_min_members import StaleGangs, as_finishing
+from kai_py.snapshot.below_min_members import StaleGangs, as_finishing, has_leaf_of
 from kai_py.snapshot.gang_changes import GangChanges, SortedKeys
+from kai_py.snapshot.gang_pods import GangMember, by_owner, owner_uid, sort_key, tree_of
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums, charges_of
+from kai_py.snapshot.succeeded_pods import SucceededPods
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.refusals import NodeRefusal
 
 GANG = "putting its gang together"
 
 
-@dataclass(frozen=True, slots=True)
-class GangMember:
-    """A pod of ours: what grouping says of it, and the member that a cycle sees."""
-
-    spec: GangSpec
-    member: Member
-    expected: tuple[ExpectedMembers, ...] = ()
-
-
 class GangTable:
-    """Gangs by key; the sums ``allocated``, ``requested``, … are by queue."""
+    """Gangs by key; the sums ``allocated``, ``requested``, … are by queue.
+
+    Pods whose gang is called the same are several gangs if their owners are several objects.
+    """
 
     def __init__(
         self,
@@ -59,12 +54,12 @@ class GangTable:
         self._accepts, self._node_exists, self._refusals = accepts, node_exists, refusals
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
+        self._by_owner: dict[str, tuple[str, ...]] = {}
+        self._named: dict[str, str] = {}
         self._unordered: dict[str, None] = {}
         self._changed_since: dict[str, None] = {}
         self._changed: dict[str, None] = {}
-        self._succeeded: dict[str, str] = {}
-        self._succeeded_counts: dict[str, int] = {}
-        self._finishing: dict[str, None] = {}
+        self._succeeded = SucceededPods()
         self._stale = StaleGangs()
         self._started_in_part: dict[str, None] = {}
         self._choosing_spot: dict[str, None] = {}
@@ -104,28 +99,26 @@ class GangTable:
         if member.state == PodState.RELEASING and not member.stuck_terminating:
             self.terminating[uid] = member
 
-    def succeed(self, uid: str, key: str) -> None:
-        """The pod ran to its end in the gang called ``key``."""
+    def succeed(self, uid: str, spec: GangSpec) -> None:
+        """The pod ran to its end in the gang of ``spec``."""
         self.remove_pod(uid)
-        self._succeeded[uid] = key
-        self._finishing[key] = None
-        self._count_success(key, 1)
+        self._succeeded.add(uid, spec.key, owner_uid(spec), spec.subgroup)
+        self._changed[spec.key] = None
 
     def remove_pod(self, uid: str) -> None:
         """The pod belongs to no gang any more."""
-        succeeded_in = self._succeeded.pop(uid, None)
-        if succeeded_in is not None:
-            self._count_success(succeeded_in, -1)
+        if uid in self._succeeded:
+            self._changed[self._succeeded.remove(uid)] = None
         self.terminating.pop(uid, None)
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
             self._members[tracked.spec.key].pop(uid, None)
             self._changed[tracked.spec.key] = None
 
-    def gang_of(self, uid: str) -> str:
-        """The key of the gang of a pod, if it is a member of one and has no claims; else ""."""
+    def gang_of(self, uid: str) -> GangSpec | None:
+        """The gang of a pod, if it is a member of one and has no claims."""
         tracked = self._tracked.get(uid)
-        return "" if tracked is None or tracked.member.claims else tracked.spec.key
+        return None if tracked is None or tracked.member.claims else tracked.spec
 
     def snapshot(self) -> GangChanges:
         """The gangs as of the last ``update``, and how they differ from those before them."""
@@ -184,27 +177,36 @@ class GangTable:
         self._changed |= dict.fromkeys(self._stale.restart(now))
         for key in tuple(islice(self._changed, at_most)):
             del self._changed[key]
-            self._rebuild(key, now)
-            self._changed_since[key] = None
+            self._rebuild(self._named.get(key, key), now)
         return bool(self._changed)
 
-    def _count_success(self, key: str, change: int) -> None:
-        count = self._succeeded_counts.pop(key, 0) + change
-        if count:
-            self._succeeded_counts[key] = count
-        self._changed[key] = None
-
     def _rebuild(self, key: str, now: float) -> None:
+        """Put the gang called ``key`` together, or the gang of each of its owners."""
+        gangs = by_owner(key, self._in_order(key)) if self._members.get(key) else {}
+        if not gangs:
+            self._forget(key)
+        before = self._by_owner.pop(key, (key,))
+        if len(gangs) > 1:
+            self._by_owner[key] = tuple(gangs)
+        for each in dict.fromkeys((*before, *gangs)):
+            self._named.pop(each, None)
+            if each != key and each in gangs:
+                self._named[each] = key
+            self._replace(each, gangs.get(each, []), now)
+            self._changed_since[each] = None
+
+    def _replace(self, key: str, by_order: list[GangMember], now: float) -> None:
         before = self.gangs.pop(key, None)
         self._started_in_part.pop(key, None)
         self._choosing_spot.pop(key, None)
         self._sharing.pop(key, None)
-        if not self._members.get(key):
-            self._forget(key)
+        if not by_order:
+            self._stale.forget(key)
+            self._disrupted.pop(key, None)
             self._pending.set(key, present=False)
             self._update_sums(before, None)
             return
-        gang = self.gangs[key] = self._readable_gang(key, now)
+        gang = self.gangs[key] = self._readable_gang(key, by_order, now)
         if not gang.bound or gang.is_satisfied:
             self._disrupted.pop(key, None)
         self._update_sums(before, gang)
@@ -220,41 +222,40 @@ class GangTable:
         )
         self._pending.set(key, present=waits)
 
-    def _readable_gang(self, key: str, now: float) -> Gang:
+    def _readable_gang(self, key: str, by_order: list[GangMember], now: float) -> Gang:
         """The gang; if it cannot be put together its pods are counted and not placed."""
-        by_order = self._in_order(key)
-        owner = by_order[0].spec.owner
+        spec = by_order[0].spec
+        owner = spec.owner
         try:
-            found = as_finishing(as_admitted(self._gang(by_order), self._admissions))
-            gang = self._stale.updated(found, now, is_finishing=found.key in self._finishing)
+            ended = spec.key, owner_uid(spec)
+            found = as_admitted(self._gang(key, by_order), self._admissions)
+            found = as_finishing(found, self._succeeded.by_leaf(*ended))
+            is_finishing = has_leaf_of(found.tree, self._succeeded.leaves(*ended))
+            gang = self._stale.updated(found, now, is_finishing=is_finishing)
         except Exception as error:
-            return _invalid_gang(by_order, self._quarantine.report(owner, GANG, error))
+            return _invalid_gang(key, by_order, self._quarantine.report(owner, GANG, error))
         self._quarantine.clear(owner, GANG)
         return gang
 
     def _forget(self, key: str) -> None:
         self._members.pop(key, None)
         self._unordered.pop(key, None)
-        self._stale.forget(key)
-        self._disrupted.pop(key, None)
-        if key not in self._succeeded_counts:
-            self._finishing.pop(key, None)
+        self._succeeded.forget(key)
 
     def _in_order(self, key: str) -> list[GangMember]:
         """The pods of a gang in order, sorted only if one has come or changed its place."""
         members = self._members[key]
         if key in self._unordered:
             del self._unordered[key]
-            by_order = sorted(members.items(), key=lambda item: _sort_key(item[1]))
+            by_order = sorted(members.items(), key=lambda item: sort_key(item[1]))
             members = self._members[key] = dict(by_order)
         return list(members.values())
 
-    def _gang(self, by_order: list[GangMember]) -> Gang:
+    def _gang(self, key: str, by_order: list[GangMember]) -> Gang:
         """The gang of these pods; where they disagree about it, the first of them decides.
 
         Its queue is that to which the first of those that are on nodes was admitted: no pod that
-        waits moves them to another one, or out of all. The tree with the highest minMember counts:
-        some frameworks' gangs grow with their pods.
+        waits moves them to another one, or out of all.
         """
         spec, members = by_order[0].spec, tuple([each.member for each in by_order])
         admitted = (each.spec for each in by_order if self._admissions.terms(each.member.pod.uid))
@@ -267,10 +268,10 @@ class GangTable:
         priority = max([m.priority for m in members]) if own.priority is None else own.priority
         by_priority = self._preemptible_below is None or priority < self._preemptible_below
         return Gang(
-            key=spec.key,
+            key=key,
             owner=spec.owner,
             queue=queue,
-            tree=_largest_tree([each.spec.tree for each in by_order]),
+            tree=tree_of(by_order),
             members=members,
             priority=priority,
             preemptible=by_priority if spec.preemptible is None else spec.preemptible,
@@ -281,7 +282,6 @@ class GangTable:
             total_pods=spec.total_pods,
             problem=spec.problem,
             owner_unknown=spec.owner_unknown,
-            succeeded=self._succeeded_counts.get(spec.key, 0),
             stale_since=own.stale_since,
             staleness_grace=own.staleness_grace,
             preemption_delay=own.preemption_delay,
@@ -295,7 +295,7 @@ class GangTable:
             ageing=spec.ageing,
             provisioning_class=spec.provisioning_class,
             starts_in_part=bool(spec.expected),
-            placeholders=missing_placeholders(spec.key, by_order[0].expected, members),
+            placeholders=missing_placeholders(key, by_order[0].expected, members),
             charged=charged,
             rule=spec.rule,
             on_departure=own.on_departure,
@@ -325,10 +325,10 @@ class GangTable:
                 sums.add(*becomes)
 
 
-def _invalid_gang(by_order: list[GangMember], invalid: InvalidObject) -> Gang:
+def _invalid_gang(key: str, by_order: list[GangMember], invalid: InvalidObject) -> Gang:
     spec = by_order[0].spec
     return Gang(
-        key=spec.key,
+        key=key,
         owner=spec.owner,
         queue=spec.queue,
         tree=Subgroup(min_members=1),
@@ -350,15 +350,3 @@ def _is_disrupted(before: Member, now: Member) -> bool:
     """Whether a pod that ran is ended by others: one that we evict counts as terminating before."""
     ends = before.state is PodState.BOUND and now.state is PodState.RELEASING
     return ends and bool(now.disruption)
-
-
-def _sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
-    """The sort key of the pods of a gang."""
-    member = tracked.member
-    pod = member.pod
-    return member.order, member.created, pod.namespace, pod.name, pod.uid
-
-
-def _largest_tree(trees: list[Subgroup]) -> Subgroup:
-    distinct = {id(tree): tree for tree in trees}
-    return trees[0] if len(distinct) == 1 else max(distinct.values(), key=Subgroup.min_pods)

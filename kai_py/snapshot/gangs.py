@@ -174,7 +174,7 @@ class Gang(Struct, frozen=True, dict=True):
     owner_unknown: bool = False
     """Its ``problem`` is that its owner is not known yet."""
     succeeded: int = 0
-    """Pods that have succeeded."""
+    """Pods that have succeeded, in subgroups that are still needed."""
     stale_since: float | None = None
     """When it was first seen to run below minMember."""
     staleness_grace: float | None = None

@@ -169,12 +169,12 @@ class ParsedPods(PodTable):
         """The gang of a pod as its owners are now; what it depends on is not noted."""
         return self._identify(pod, self._owners())
 
-    def gang_key(self, pod: Pod) -> str:
-        """The key of the gang of a pod that has ended; it depends on its owners only."""
+    def last_gang(self, pod: Pod) -> GangSpec:
+        """The gang of a pod that has ended; it depends on its owners only."""
         owners = self._owners()
-        key = self._identify(pod, owners).key
+        spec = self._identify(pod, owners)
         self._dependencies.set(pod.metadata.uid, owners.looked_up)
-        return key
+        return spec
 
     def keep(self, before: Pod, now: Pod) -> bool:
         """Reuse what was parsed of a pod if it requests the same; whether it does.

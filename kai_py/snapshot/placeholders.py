@@ -18,7 +18,7 @@ or deleted.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -113,17 +113,27 @@ def expected_claims(pod: Pod, owners: RecordingOwners) -> PodClaims:
 
 
 def missing_placeholders(
-    gang: str, expected: Collection[ExpectedMembers], members: Iterable[Member]
+    gang: str, expected: Collection[ExpectedMembers], members: Sequence[Member]
 ) -> tuple[Member, ...]:
     """Placeholders for those of the ``expected`` pods that are not among ``members`` yet."""
     if not expected:
         return ()
-    existing = Counter(member.subgroup for member in members)
+    existing = Counter(member.subgroup for member in present_members(members))
     return tuple(
         _numbered_member(each.member, f"{gang}/{each.member.subgroup}/{number}")
         for each in expected
         for number in range(existing[each.member.subgroup], each.count)
     )
+
+
+def present_members(members: Sequence[Member]) -> Sequence[Member]:
+    """The pods that a gang consists of: those that end only while others of them run.
+
+    Where none runs any more, they are of an attempt that is over, and others take their place.
+    """
+    if any(each.state is PodState.BOUND for each in members):
+        return members
+    return [each for each in members if each.state is not PodState.RELEASING] or members
 
 
 def placeholder_for(member: Member) -> Member:

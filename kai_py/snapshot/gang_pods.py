@@ -1,0 +1,70 @@
+"""The pods of one gang: whose they are, their order, and the tree that they make together.
+
+Two objects may have one name, one after the other: a Job is created again while pods of the former
+one still end. Each has a gang of its own: what the pods of the former say, hold or cost is not the
+new one's. The same holds for owners of one name and kind in several API groups.
+"""
+
+from dataclasses import dataclass
+
+from kai_py.grouping.gang import GangSpec, Subgroup, combined
+from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.placeholders import ExpectedMembers, present_members
+
+
+@dataclass(frozen=True, slots=True)
+class GangMember:
+    """A pod of ours: what grouping says of it, and the member that a cycle sees."""
+
+    spec: GangSpec
+    member: Member
+    expected: tuple[ExpectedMembers, ...] = ()
+
+
+def owner_uid(spec: GangSpec) -> str:
+    """The uid of the owner of a gang; "" for groups that pods name themselves.
+
+    The owner of those is a pod, which is not the same for all of them.
+    """
+    return "" if spec.owner.kind == "Pod" else spec.owner.uid
+
+
+def by_owner(key: str, by_order: list[GangMember]) -> dict[str, list[GangMember]]:
+    """The pods of the gang called ``key``, by the key of the gang of each owner.
+
+    The plain key is that of an owner which is known, and of which not all pods end.
+    """
+    if len({id(each.spec.owner) for each in by_order}) < 2:  # mostly they share one copy
+        return {key: by_order}
+    owned = [each for each in by_order if owner_uid(each.spec)]
+    if len({each.spec.owner.uid for each in owned}) < 2:
+        return {key: by_order}
+    first = min(map(_rank, owned))[-1]
+    gangs: dict[str, list[GangMember]] = {}
+    for each in by_order:
+        uid = owner_uid(each.spec) or first
+        gangs.setdefault(key if uid == first else f"{key}/{uid}", []).append(each)
+    return gangs
+
+
+def _rank(tracked: GangMember) -> tuple[bool, bool, str]:
+    spec = tracked.spec
+    return tracked.member.state is PodState.RELEASING, spec.owner_unknown, owner_uid(spec)
+
+
+def tree_of(by_order: list[GangMember]) -> Subgroup:
+    """The tree: some frameworks' gangs grow with their pods, so all that these require counts."""
+    trees = {id(each.spec.tree): each.spec.tree for each in by_order}
+    if len(trees) > 1:
+        present = {id(each) for each in present_members([each.member for each in by_order])}
+        trees = {
+            id(each.spec.tree): each.spec.tree for each in by_order if id(each.member) in present
+        }
+    return combined([*trees.values()])
+
+
+def sort_key(tracked: GangMember) -> tuple[int, float, str, str, str]:
+    """The sort key of the pods of a gang."""
+    member = tracked.member
+    pod = member.pod
+    return member.order, member.created, pod.namespace, pod.name, pod.uid
