@@ -34,6 +34,7 @@ from kai_py.grouping.frameworks.flink import FLINK
 from kai_py.grouping.frameworks.skypilot import SKYPILOT
 from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.gang import (
+    ExpectedPods,
     GangSpec,
     Subgroup,
     TopologyConstraint,
@@ -139,7 +140,7 @@ class Grouper:
             spec = self._by_owner(context)
             ignored = [*ignored, *unused_markers(context.chain, spec)]
         else:
-            spec = _with_bounded_tree(spec)
+            spec = _within_bounds(spec)
         if context.queue.ignored_marker:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:
@@ -198,14 +199,18 @@ def _describes_pods(rule: Rule, link: OwnerLink) -> bool:
     return link.found.first_at(rule.only_with) is not None
 
 
-def _with_bounded_tree(spec: GangSpec) -> GangSpec:
-    problem = tree_problem(spec.tree)
+def _within_bounds(spec: GangSpec) -> GangSpec:
+    problem = tree_problem(spec.tree) or _too_many_expected(spec.expected)
     if not problem:
         return spec
     owner = spec.owner
     place = f"{owner.kind} {owner.namespace}/{owner.name}"
     return replace(
-        spec, tree=SINGLE_POD.tree, subgroup="", problem=spec.problem or f"{place}: {problem}"
+        spec,
+        tree=SINGLE_POD.tree,
+        subgroup="",
+        expected=(),
+        problem=spec.problem or f"{place}: {problem}",
     )
 
 
@@ -258,7 +263,7 @@ def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
             template = _template_from_rule(rule, workload)
     except InvalidWorkloadError as error:
         template = replace(SINGLE_POD, problem=str(error))
-    too_large = tree_problem(template.tree) or _too_many_expected(template)
+    too_large = tree_problem(template.tree) or _too_many_expected(template.expected)
     if too_large:
         template = replace(SINGLE_POD, problem=too_large)
     if template.problem:
@@ -266,9 +271,9 @@ def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
     return template
 
 
-def _too_many_expected(template: GangTemplate) -> str:
+def _too_many_expected(expected: tuple[ExpectedPods, ...]) -> str:
     """What is wrong with the number of pods to come: each has a placeholder until it exists."""
-    if sum(each.count for each in template.expected) <= MAX_EXPECTED_PODS:
+    if sum(each.count for each in expected) <= MAX_EXPECTED_PODS:
         return ""
     return f"it creates more than {MAX_EXPECTED_PODS} pods once others run, which is the maximum"
 

@@ -42,7 +42,7 @@ KEPT_FIELDS = _words("""
 KEYED_FIELDS = _words("labels matchLabels minTaskMember nodeSelector")
 """Maps whose keys are chosen by users."""
 
-AMOUNT_FIELDS = _words("allocatable capacity hard limits requests resources used")
+AMOUNT_FIELDS = _words("allocatable capacity hard limits minResource requests resources used")
 """Maps whose keys are names of resources."""
 
 DROPPED_ANNOTATIONS = _words("kubectl.kubernetes.io/last-applied-configuration")

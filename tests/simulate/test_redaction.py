@@ -187,14 +187,19 @@ def test_pods_of_a_framework_form_the_same_gangs(path):
 
 
 def told(documents: Iterable[Document]):
-    """By the uids of its pods, each gang's form, and which pods it has in one leaf."""
+    """By the uids of its pods, each gang's form, and which pods it has in one leaf.
+
+    Of pods to come: what they request.
+    """
     gangs = {}
     for gang in grouped_documents(documents).gangs.values():
         leaves: dict[str, list[str]] = {}
         for member in gang.members:
             leaves.setdefault(member.subgroup, []).append(member.pod.uid)
         waiting = sorted(each.pod.uid for each in gang.members if each.waiting_for)
-        form = shape(gang.tree), bool(gang.problem), sorted(map(sorted, leaves.values())), waiting
+        later = [sorted(each.shape.requests.items()) for each in gang.placeholders]
+        pods = sorted(map(sorted, leaves.values())), waiting, sorted(later)
+        form = shape(gang.tree), bool(gang.problem), *pods
         gangs[tuple(sorted(each.pod.uid for each in gang.members))] = form
     return gangs
 
