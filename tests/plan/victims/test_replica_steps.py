@@ -12,7 +12,7 @@ from tests.support.scenario import cluster, evicted, job, node, nominated, pod, 
 
 
 def drawn(seed: int):
-    """Nodes almost full of pods of two queues, some of one job, and gangs of a third that reclaim."""
+    """Nodes almost full of pods of two queues, some of one job, and gangs that reclaim."""
     chance, created = random.Random(seed), 0.0
     objects = [queue("owner", 40), queue("a", 0), queue("b", 4)]
     pairs = [job(f"pair{i}", 2, chance.choice("ab")) for i in range(4)]
