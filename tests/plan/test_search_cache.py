@@ -28,6 +28,7 @@ from kai_py.plan.victims.search import VictimSearch
 from kai_py.policy.score.registry import WeightedScore
 from tests.plan.victims.test_alternatives import asking
 from tests.support.examples import examples
+from tests.support.executed_plans import carry_out
 from tests.support.scenario import (
     cluster,
     device_class,
@@ -93,7 +94,6 @@ class Course:
         queues = [queue(name, 2, **written) for name in QUEUES]
         nodes = [node(f"n{i}", 3) for i in range(NODES)]
         self.cluster = cluster(*queues, *nodes, **options)
-        self.pods = {}
         self.count = 0
         self.written = written
 
@@ -101,14 +101,11 @@ class Course:
         match event:
             case ("comes", each):
                 self.come(**each)
-            case ("ends", number) if self.pods:
-                uid = list(self.pods)[number % len(self.pods)]
-                ended = replace(self.pods[uid].status, phase="Succeeded")
-                self.pods[uid] = replace(self.pods[uid], status=ended)
-                self.cluster.add(self.pods[uid])
-            case ("leaves", number) if self.pods:
-                gone = list(self.pods)[number % len(self.pods)]
-                self.cluster.remove(self.pods.pop(gone))
+            case ("ends", number) if pods := self.cluster.all("pods"):
+                ended = pods[number % len(pods)]
+                self.cluster.add(replace(ended, status=replace(ended.status, phase="Succeeded")))
+            case ("leaves", number) if pods := self.cluster.all("pods"):
+                self.cluster.remove(pods[number % len(pods)])
             case ("node", number, gpus):
                 self.cluster.add(node(f"n{number}", gpus))
             case ("queue", name, deserved):
@@ -133,24 +130,6 @@ class Course:
         if fraction:
             made = [made[0], *(shared(each, fraction) for each in made[1:])]
         self.cluster.add(made)
-        self.pods.update({each.metadata.uid: each for each in made[1:]})
-
-    def carry_out(self, plan):
-        for gang in plan.placements:
-            for each in gang.pods:
-                bound = self.pods[each.pod.uid]
-                spec = replace(bound.spec, node_name=each.node)
-                status = replace(bound.status, phase="Running")
-                running = replace(bound, spec=spec, status=status)
-                if each.gpus:
-                    running = shared(running, group=each.gpus[0].group)
-                self.pods[each.pod.uid] = running
-                self.cluster.add(running)
-        for each in plan.evictions:
-            self.cluster.remove(self.pods.pop(each.pod.uid))
-        for each in plan.nominations:
-            if each.pod.uid in self.pods:
-                self.cluster.builder.nominate(each.pod.uid, each.node, self.cluster.snapshot().now)
 
 
 def budget(allowed):
@@ -180,7 +159,7 @@ def test_plans_with_and_without_the_cache_are_the_same(course, options, slow, af
             each.happens(event)
             plans.append(each.cluster.plan(now))
             if after == "carry out":
-                each.carry_out(plans[-1])
+                carry_out(each.cluster, plans[-1])
         assert plans[0] == plans[1]
 
 

@@ -3,12 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from kai_py.api.records.core import PodResourceClaim
-from kai_py.api.records.resource import ResourceClaimConsumerReference
 from kai_py.snapshot.accounting import GPU
 from tests.support.examples import examples
+from tests.support.executed_plans import carry_out, remove_pod
 from tests.support.scenario import claim, cluster, device_class, gpu_slice, job, node, pod, queue
 
 LEAVES = ("a", "b", "c")
@@ -40,8 +39,8 @@ class World:
 
     def __init__(self, bounds, sizes):
         self.bounds = {name: (min(each), max(each)) for name, each in bounds.items()}
-        self.now, self.number, self.pods = 1000.0, 0, {}
-        self.claims = {name: claim(name, size) for name, size in zip(NAMES, sizes, strict=True)}
+        self.now, self.number = 1000.0, 0
+        claims = [claim(name, size) for name, size in zip(NAMES, sizes, strict=True)]
         queues = [
             queue(name, *each, **({"parent": PARENT[name]} if name in PARENT else {}))
             for name, each in self.bounds.items()
@@ -52,7 +51,7 @@ class World:
             node("p", 8),
             device_class(),
             queues,
-            [*self.claims.values()],
+            claims,
         )
 
     def start(self, queue_name, names, gpus, pods, priority, rigid):
@@ -65,7 +64,7 @@ class World:
             PodResourceClaim(name=each, resource_claim_name=each) for each in sorted(names)
         )
         for index in range(pods):
-            self.put(
+            self.cluster.add(
                 pod(
                     f"j{self.number}-{index}",
                     0 if uses else gpus,
@@ -77,49 +76,12 @@ class World:
             )
 
     def end(self, number):
-        running = [each for each in self.pods.values() if each.spec.node_name]
+        running = [each for each in self.cluster.all("pods") if each.spec.node_name]
         if running:
-            self.remove(running[number % len(running)])
+            remove_pod(self.cluster, running[number % len(running)])
 
     def decide(self):
-        plan = self.cluster.plan(self.now)
-        for each in plan.evictions:
-            self.remove(self.pods[each.pod.name])
-        for each in (each for gang in plan.placements for each in gang.pods):
-            self.bind(self.pods[each.pod.name], each)
-
-    def bind(self, waiting, placement):
-        for new in placement.allocate:
-            held = self.claims[new.claim.name]
-            self.claims[new.claim.name] = replace(
-                held, status=replace(held.status, allocation=new.allocation)
-            )
-        name, uid = waiting.metadata.name, waiting.metadata.uid
-        consumer = ResourceClaimConsumerReference(resource="pods", name=name, uid=uid)
-        for use in waiting.spec.resource_claims:
-            held = self.claims[use.resource_claim_name]
-            users = (*held.status.reserved_for, consumer)
-            self.put_claim(replace(held, status=replace(held.status, reserved_for=users)))
-        spec = replace(waiting.spec, node_name=placement.node)
-        self.put(replace(waiting, spec=spec, status=replace(waiting.status, phase="Running")))
-
-    def remove(self, each):
-        del self.pods[each.metadata.name]
-        self.cluster.remove(each)
-        for use in each.spec.resource_claims:
-            held = self.claims[use.resource_claim_name]
-            users = tuple(u for u in held.status.reserved_for if u.uid != each.metadata.uid)
-            allocation = held.status.allocation if users else None
-            status = replace(held.status, reserved_for=users, allocation=allocation)
-            self.put_claim(replace(held, status=status))
-
-    def put(self, each):
-        self.pods[each.metadata.name] = each
-        self.cluster.add(each)
-
-    def put_claim(self, each):
-        self.claims[each.metadata.name] = each
-        self.cluster.add(each)
+        carry_out(self.cluster, self.cluster.plan(self.now))
 
     def check(self):
         """Every queue, with those below it, is within max and, of what stays, within deserved."""

@@ -9,6 +9,7 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.policy.spares import StartedGangs
+from tests.support.executed_plans import carry_out
 from tests.support.scenario import cluster, evicted, job, node, nominated, placed, pod, queue
 from tests.support.worlds import gang
 
@@ -28,14 +29,6 @@ def worker(number, owner, **options):
     return pod(f"w{number}", 1, owner=owner, **options)
 
 
-def running(world, plan):
-    """The world after the plan was carried out."""
-    for name, where in placed(plan).items():
-        before = world._known["pods", ("default", name)]
-        status = replace(before.status, phase="Running")
-        world.add(replace(before, spec=replace(before.spec, node_name=where), status=status))
-
-
 def started(size=2, owner_queue="team", **spec):
     owner = job("train", size, owner_queue)
     world = cluster(
@@ -45,23 +38,19 @@ def started(size=2, owner_queue="team", **spec):
         owner,
         [worker(i, owner) for i in range(size)],
     )
-    running(world, world.plan())
+    carry_out(world, world.plan())
     world.plan()
     return world, owner
 
 
-def pods_of(world):
-    return [each for (kind, _), each in world._known.items() if kind == "pods"]
-
-
 def left(world):
-    return [key[1] for kind, key in world._known if kind == "nodes"]
+    return [each.metadata.name for each in world.all("nodes")]
 
 
 def lose(world, owner, name, number):
     """A node fails under a worker, which its Job creates again."""
-    world.remove(world._known["nodes", ("", name)])
-    world.remove(*(each for each in pods_of(world) if each.spec.node_name == name))
+    world.remove(world.get("nodes", name, ""))
+    world.remove(*(each for each in world.all("pods") if each.spec.node_name == name))
     world.add(worker(number, owner))
 
 
@@ -90,9 +79,9 @@ def test_other_nodes_come_first():
 
 def test_a_gang_that_restarts_whole_uses_the_spare():
     world, owner = started(size=1)
-    [only] = pods_of(world)
+    [only] = world.all("pods")
     lose(world, owner, only.spec.node_name, 7)
-    world.remove(*(world._known["nodes", ("", name)] for name in "ab" if name in left(world)))
+    world.remove(*(world.get("nodes", name, "") for name in "ab" if name in left(world)))
     assert placed(world.plan()) == {"w7": "spare"}
 
 
@@ -108,7 +97,7 @@ def test_spares_are_of_the_queue_and_of_those_below_it():
             owner,
             worker(0, owner),
         )
-        running(world, world.plan())
+        carry_out(world, world.plan())
         world.plan()
         lose(world, owner, "a", 7)
         assert placed(world.plan()) == ({"w7": "spare"} if may else {})
@@ -119,11 +108,11 @@ def test_a_gang_that_was_evicted_for_another_does_not_repair():
     world = cluster(
         queue("team", 1, spares=SELECTOR), nodes("a"), spare(), owner, worker(0, owner, priority=1)
     )
-    running(world, world.plan())
+    carry_out(world, world.plan())
     world.plan()
     world.add(pod("urgent", queue="team", priority=9, created=5))
     assert evicted(world.plan()) == ["w0"]
-    world.remove(world._known["pods", ("default", "w0")])
+    world.remove(world.get("pods", "w0"))
     running_now = pod("urgent", queue="team", priority=9, created=5, node="a")
     world.add(running_now, worker(1, owner, priority=1, created=6))
     assert placed(world.plan()) == {}
@@ -141,10 +130,10 @@ def test_what_was_tried_without_spares_is_undone_before_they_are_used():
         [pod(f"w{gpus}", gpus, owner=owner) for gpus in (2, 1)],
         pod("taken", queue="guest", node="spare"),
     )
-    running(world, world.plan())
+    carry_out(world, world.plan())
     world.plan()
-    lost = [each for each in pods_of(world) if each.spec.node_name == "a"]
-    world.remove(world._known["nodes", ("", "a")], *lost).add(node("b", 2))
+    lost = [each for each in world.all("pods") if each.spec.node_name == "a"]
+    world.remove(world.get("nodes", "a", ""), *lost).add(node("b", 2))
     world.add([pod(f"again{gpus}", gpus, owner=owner) for gpus in (2, 1)])
     plan = world.plan()
     assert not plan.set_aside
@@ -207,7 +196,7 @@ def test_an_error_in_what_is_computed_does_not_make_gangs_forgotten():
 def test_after_a_restart_of_the_scheduler_a_gang_is_known_by_what_is_left_of_it():
     world, owner = started()
     lose(world, owner, "b", 7)
-    again = cluster(*world._known.values())
+    again = cluster(*world.all())
     assert placed(again.plan()) == {"w7": "spare"}
 
 

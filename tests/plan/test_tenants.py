@@ -113,7 +113,7 @@ def both_ways(world, before, after):
     world.add(before)
     world.snapshot()
     world.add(after)
-    return world, restarted(*world._known.values())
+    return world, restarted(*world.all())
 
 
 def singles(count, name="r", **options):

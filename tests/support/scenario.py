@@ -276,20 +276,23 @@ class Cluster:
     def add(self, *objects) -> "Cluster":
         for listed in objects:
             for each in listed if isinstance(listed, list) else [listed]:
-                kind = KINDS[type(each).__name__]
-                name = (
-                    each.name if kind == "queues" else (each.metadata.namespace, each.metadata.name)
-                )
-                self.builder.apply(kind, self._known.get((kind, name)), each)
-                self._known[kind, name] = each
+                key = _key(each)
+                self.builder.apply(key[0], self._known.get(key), each)
+                self._known[key] = each
         return self
 
     def remove(self, *objects) -> "Cluster":
         for each in objects:
-            kind = KINDS[type(each).__name__]
-            name = each.name if kind == "queues" else (each.metadata.namespace, each.metadata.name)
-            self.builder.apply(kind, self._known.pop((kind, name)), None)
+            key = _key(each)
+            self.builder.apply(key[0], self._known.pop(key), None)
         return self
+
+    def get(self, kind: str, name: str, namespace: str = "default"):
+        return self._known[kind, namespace, name]
+
+    def all(self, *kinds: str) -> list:
+        """The objects of some kinds, or of all."""
+        return [each for (kind, *_), each in self._known.items() if kind in kinds or not kinds]
 
     def snapshot(self, now: float = 1000.0):
         return self.builder.snapshot(START + now)
@@ -297,6 +300,13 @@ class Cluster:
     def plan(self, now: float = 1000.0) -> Plan:
         settings = CycleSettings(**self.settings)
         return run_cycle(self.snapshot(now), settings, self.memory)
+
+
+def _key(each) -> tuple[str, str, str]:
+    kind = KINDS[type(each).__name__]
+    if kind == "queues":
+        return kind, "", each.name
+    return kind, each.metadata.namespace, each.metadata.name
 
 
 def cluster(*objects, **settings) -> Cluster:

@@ -19,17 +19,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kai_py.api.records.core import PodExtendedResourceClaimStatus, PodResourceClaimStatus
-from kai_py.api.records.resource import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceSlice,
-)
+from kai_py.api.records.core import PodResourceClaimStatus
+from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.watch import kinds
 from tests.cluster.conformance import both_schedulers as documents
 from tests.cluster.conformance.both_schedulers import OURS, Case
+from tests.support.executed_plans import remove_pod, start
 from tests.support.records import from_json
 from tests.support.scenario import Cluster, at, cluster, node, queue
 
@@ -95,7 +91,7 @@ def play_through(given: Scenario) -> tuple[dict[str, str], Cluster]:
     found: dict[str, str] = {}
     for step, claims in given.case.pods.items():
         if step.startswith("-"):
-            _delete(world, step[1:])
+            remove_pod(world, world.get("pods", step[1:], NAMESPACE))
             found.pop(step[1:], None)
         elif step.startswith("+"):
             world.add(*(_record(each) for each in given.late[step[1:]]))
@@ -165,7 +161,7 @@ def _submit(world: Cluster, given: Scenario, name: str, claims: Sequence[str]) -
             made.append(
                 PodResourceClaimStatus(name=entry[1:], resource_claim_name=f"{name}-{entry[1:]}")
             )
-    meta = replace(pod.metadata, creation_timestamp=at(float(len(world._known))))
+    meta = replace(pod.metadata, creation_timestamp=at(float(len(world.all()))))
     status = replace(pod.status, resource_claim_statuses=tuple(made))
     world.add(replace(pod, metadata=meta, status=status))
 
@@ -177,69 +173,16 @@ def _cycle(world: Cluster) -> dict[str, str]:
     }
     for gang in plan.placements:
         for placed in gang.pods:
-            _carry_out(world, placed)
+            start(world, placed)
             found[placed.pod.name] = f"{placed.node}: {' '.join(_devices(world, placed))}"
     return found
-
-
-def _carry_out(world: Cluster, placed: Any) -> None:
-    user = ResourceClaimConsumerReference(resource="pods", name=placed.pod.name, uid=placed.pod.uid)
-    new = {each.claim.name: each.allocation for each in placed.allocate}
-    for ref in placed.reserve:
-        claim = world._known["resourceclaims", (ref.namespace, ref.name)]
-        status = replace(
-            claim.status,
-            allocation=new.get(ref.name, claim.status.allocation),
-            reserved_for=(*claim.status.reserved_for, user),
-        )
-        world.add(replace(claim, status=status))
-    pod = world._known["pods", (placed.pod.namespace, placed.pod.name)]
-    status = replace(pod.status, phase="Running")
-    if placed.create_claim is not None:
-        made = placed.create_claim.claim
-        world.add(replace(made, metadata=replace(made.metadata, uid=f"u-{made.metadata.name}")))
-        status = replace(
-            status,
-            extended_resource_claim_status=PodExtendedResourceClaimStatus(
-                resource_claim_name=made.metadata.name, request_mappings=placed.create_claim.uses
-            ),
-        )
-    spec = replace(pod.spec, node_name=placed.node)
-    if placed.node_claims:
-        entries = [{**each.status, "containers": ["main"]} for each in placed.node_claims]
-        written = kinds.PODS.at().decode(
-            msgspec.json.encode({"status": {"nodeAllocatableResourceClaimStatuses": entries}})
-        )
-        status = replace(
-            status,
-            node_allocatable_resource_claim_statuses=(
-                written.status.node_allocatable_resource_claim_statuses
-            ),
-        )
-    world.add(replace(pod, spec=spec, status=status))
 
 
 def _devices(world: Cluster, placed: Any) -> Iterator[str]:
     names = [ref.name for ref in placed.reserve]
     if placed.create_claim is not None:
         names.append(placed.create_claim.claim.metadata.name)
-    claims = [world._known["resourceclaims", (placed.pod.namespace, name)] for name in names]
+    claims = [world.get("resourceclaims", name, placed.pod.namespace) for name in names]
     yield from sorted(
         result.device for claim in claims for result in claim.status.allocation.devices.results
     )
-
-
-def _delete(world: Cluster, name: str) -> None:
-    """The pod goes, its claims too, and the claim controller clears what it had reserved."""
-    world.remove(world._known["pods", (NAMESPACE, name)])
-    for (kind, _), claim in list(world._known.items()):
-        if kind != "resourceclaims":
-            continue
-        if any(owner.uid == f"pod-{name}" for owner in claim.metadata.owner_references):
-            world.remove(claim)
-            continue
-        left = tuple(each for each in claim.status.reserved_for if each.name != name)
-        if left != claim.status.reserved_for:
-            kept = claim.status.allocation if left else None
-            status = replace(claim.status, allocation=kept, reserved_for=left)
-            world.add(replace(claim, status=status))

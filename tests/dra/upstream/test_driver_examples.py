@@ -36,8 +36,8 @@ def test_outcome(given: Scenario):
     differing = {p: found.get(p) for p, text in given.expect.items()
                  if not as_expected(text, found.get(p, ""))}  # fmt: skip
     assert differing == {}
-    for (kind, _), claim in world._known.items():
-        if kind == "resourceclaims" and claim.status.allocation is not None:
+    for claim in world.all("resourceclaims"):
+        if claim.status.allocation is not None:
             assert passed_on(claim) == configured(given, claim)
 
 

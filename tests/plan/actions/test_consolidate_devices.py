@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from kai_py.plan.plan import Action, Stage
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.victims.search import VictimSearch
-from tests.plan.state.test_extended_claims import answering, carried_out, with_driver
+from tests.plan.state.test_extended_claims import answering, with_driver
 from tests.plan.victims.test_alternatives import asking
 from tests.support.examples import examples
+from tests.support.executed_plans import carry_out
 from tests.support.scenario import (
     claim,
     claiming,
@@ -114,7 +115,7 @@ def test_a_class_of_two_drivers_counts_for_neither():
 def test_a_pod_whose_resource_a_plugin_serves_too_may_leave_its_device():
     world = cluster(answering(), queue("team", 64), *with_driver("driver", 1))
     world.add(pod("moves", 1, queue="team"))
-    carried_out(world, world.plan())
+    carry_out(world, world.plan())
     world.add(node("plugin", 1), claiming_job("p", 1, queue="team"))
     plan = world.plan()
     assert [(each.pod.name, each.relocated_to) for each in plan.evictions] == [("moves", "plugin")]

@@ -92,7 +92,7 @@ def test_a_device_of_a_claim_that_was_lost_is_given_to_no_other_pod(name, device
         reporting(runs, name=name, device=device),
     )
     assert evicted(world.plan(1000.0)) == ["runs"]
-    world.remove(world._known["pods", ("default", "runs")], held)
+    world.remove(world.get("pods", "runs"), held)
     waiting = [claim(f"c{n}") for n in range(2)]
     pods = [claiming(pod(f"p{n}", 0, queue="q"), f"c{n}", template=False) for n in range(2)]
     plan = world.add(*waiting, *pods).plan(1001.0)
@@ -135,7 +135,7 @@ def test_a_taint_that_ends_pods_ends_the_gang_that_needs_them():
 @pytest.mark.parametrize("seconds", [None, 60])
 def test_a_taint_that_the_claim_tolerates_does_not(seconds):
     made = on_devices("")
-    held = made._known["resourceclaims", ("default", "c0")]
+    held = made.get("resourceclaims", "c0")
     toleration = DeviceToleration(operator="Exists", toleration_seconds=seconds)
     [result] = held.status.allocation.devices.results
     results = (replace(result, tolerations=(toleration,)),)

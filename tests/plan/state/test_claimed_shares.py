@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare
 from kai_py.api.quantity import parse_quantity
-from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceCapacity, ResourceSlice
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.dra.capacity import consumed_capacity, parse_capacity
 from kai_py.dra.divisible_gpus import DivisibleGpu, share_request
 from kai_py.plan.plan import Stage
+from tests.support.executed_plans import carry_out
 from tests.support.records import from_json
 from tests.support.scenario import (
     cluster,
@@ -88,23 +88,6 @@ def claimed(plan):
         for each in gang.pods
         if each.create_claim is not None
     }
-
-
-def carry_out(world, plan):
-    """What the API shows once the plan was carried out."""
-    for gang in plan.placements:
-        for each in gang.pods:
-            before = world._known["pods", (each.pod.namespace, each.pod.name)]
-            claim = each.create_claim.claim
-            meta = replace(claim.metadata, uid=f"u-{claim.metadata.name}")
-            world.add(replace(claim, metadata=meta))
-            written = PodExtendedResourceClaimStatus(
-                resource_claim_name=claim.metadata.name, request_mappings=each.create_claim.uses
-            )
-            status = replace(before.status, extended_resource_claim_status=written)
-            world.add(
-                replace(before, spec=replace(before.spec, node_name=each.node), status=status)
-            )
 
 
 def test_a_fraction_claims_that_part_of_the_memory_of_a_gpu_of_the_node():
@@ -225,7 +208,7 @@ def test_without_a_uuid_parts_of_several_gpus_are_not_claimed():
 def test_running_parts_count_after_a_restart_and_a_victim_frees_its_part():
     world = cluster(serving(), queue("q", 8), *driver_node("n0", "80Gi"), part("low", "0.6"))
     carry_out(world, world.plan())
-    again = cluster(*world._known.values())
+    again = cluster(*world.all())
     snapshot = again.snapshot()
     assert snapshot.gpu_sharing.rows.size == 0, "no GPU of a device plugin"
     plan = again.add(part("high", "0.5", priority=9, created=5)).plan()

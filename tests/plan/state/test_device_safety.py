@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from tests.support.examples import examples
+from tests.support.executed_plans import remove_pod, start
 from tests.support.records import from_json
 from tests.support.scenario import at, claim, claiming, cluster, device_class, job, node, pod, queue
 
@@ -58,10 +59,6 @@ class World:
     """What the API server, the claim controller and the kubelet would do with plans."""
 
     cluster: object = field(default_factory=lambda: cluster(queue("a", 4), queue("b", 4)))
-    pods: dict = field(default_factory=dict)
-    claims: dict = field(default_factory=dict)
-    users: dict = field(default_factory=dict)
-    """Pod name to the names of its claims."""
     leaving: list = field(default_factory=list)
     made: int = 0
 
@@ -76,67 +73,32 @@ class World:
         owner = job(name, size, team)
         self.cluster.add(owner)
         if shared:
-            self._put(wanted(kind, name, "", amount))
+            self.cluster.add(wanted(kind, name, "", amount))
         for i in range(size):
             each = f"{name}-{i}"
             if not shared:
-                self._put(wanted(kind, each, each, amount))
+                self.cluster.add(wanted(kind, each, each, amount))
             made = pod(each, 0, owner=owner, priority=priority, created=float(self.made))
-            self._put_pod(claiming(made, name if shared else each, template=not shared))
-            self.users[each] = name if shared else each
+            self.cluster.add(claiming(made, name if shared else each, template=not shared))
 
     def cycle(self):
         plan = self.cluster.plan()
         for gang in plan.placements:
             for placed in gang.pods:
-                self._bind(placed)
+                start(self.cluster, placed)
         for eviction in plan.evictions:
-            gone = self.pods[eviction.pod.name]
-            self._put_pod(replace(gone, metadata=replace(gone.metadata, deletion_timestamp=at(1))))
+            gone = self.cluster.get("pods", eviction.pod.name)
+            meta = replace(gone.metadata, deletion_timestamp=at(1))
+            self.cluster.add(replace(gone, metadata=meta))
             self.leaving.append(eviction.pod.name)
         return plan
 
     def finish(self, name):
-        """The pod is gone; the claim controller clears what no pod uses any more."""
-        gone = self.pods.pop(name)
-        self.cluster.remove(gone)
-        used = self.claims[self.users.pop(name)]
-        rest = tuple(c for c in used.status.reserved_for if c.uid != gone.metadata.uid)
-        status = replace(used.status, reserved_for=rest)
-        self._put(replace(used, status=status if rest else replace(status, allocation=None)))
-
-    def _bind(self, placed):
-        for found in placed.allocate:
-            known = self.claims[found.claim.name]
-            assert known.status.allocation is None, "an allocation is never replaced"
-            status = replace(known.status, allocation=found.allocation)
-            self._put(replace(known, status=status))
-        for ref in placed.reserve:
-            known = self.claims[ref.name]
-            assert known.status.allocation is not None
-            consumer = claim("x", held_by=[placed.pod.name], on=[("n", "d")]).status.reserved_for
-            users = (*known.status.reserved_for, *consumer)
-            self._put(replace(known, status=replace(known.status, reserved_for=users)))
-        bound = self.pods[placed.pod.name]
-        self._put_pod(
-            replace(
-                bound,
-                spec=replace(bound.spec, node_name=placed.node),
-                status=replace(bound.status, phase="Running"),
-            )
-        )
-
-    def _put(self, changed):
-        self.claims[changed.metadata.name] = changed
-        self.cluster.add(changed)
-
-    def _put_pod(self, changed):
-        self.pods[changed.metadata.name] = changed
-        self.cluster.add(changed)
+        remove_pod(self.cluster, self.cluster.get("pods", name))
 
     def check(self):
         whole, memory, slots = Counter(), Counter(), Counter()
-        for held in self.claims.values():
+        for held in self.cluster.all("resourceclaims"):
             if held.status.allocation is None:
                 continue
             for result in held.status.allocation.devices.results:
@@ -180,7 +142,9 @@ def test_nothing_is_given_twice(steps):
             world.finish(world.leaving.pop(details[0] % len(world.leaving)))
         elif step == "finish":
             running = sorted(
-                n for n, p in world.pods.items() if p.spec.node_name and n not in world.leaving
+                each.metadata.name
+                for each in world.cluster.all("pods")
+                if each.spec.node_name and each.metadata.name not in world.leaving
             )
             if running:
                 world.finish(running[details[0] % len(running)])

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.core import PodExtendedResourceClaimStatus
 from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Stage
+from tests.support.executed_plans import carry_out
 from tests.support.records import from_json
 from tests.support.scenario import (
     cluster,
@@ -43,26 +43,6 @@ def made(plan):
         for each in gang.pods
         if each.create_claim is not None
     }
-
-
-def carried_out(world, plan):
-    """What the API shows once the plan was carried out."""
-    for gang in plan.placements:
-        for each in gang.pods:
-            before = world._known["pods", (each.pod.namespace, each.pod.name)]
-            status = before.status
-            if each.create_claim is not None:
-                claim = each.create_claim.claim
-                world.add(
-                    replace(claim, metadata=replace(claim.metadata, uid=f"u-{claim.metadata.name}"))
-                )
-                told = PodExtendedResourceClaimStatus(
-                    resource_claim_name=claim.metadata.name, request_mappings=each.create_claim.uses
-                )
-                status = replace(status, extended_resource_claim_status=told)
-            world.add(
-                replace(before, spec=replace(before.spec, node_name=each.node), status=status)
-            )
 
 
 def test_a_node_without_a_device_plugin_serves_by_a_claim_that_is_made():
@@ -190,7 +170,7 @@ def test_a_victim_frees_the_devices_of_its_claim():
     world = cluster(
         answering(), *with_driver("n0", 2), queue("q", 8), pod("low", 2, queue="q", priority=1)
     )
-    carried_out(world, world.plan())
+    carry_out(world, world.plan())
     world.add(pod("high", 2, queue="q", priority=9, created=5))
     plan = world.plan()
     assert evicted(plan) == ["low"]

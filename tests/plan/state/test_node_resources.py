@@ -158,7 +158,7 @@ def test_an_ordinary_pod_finds_no_capacity_in_what_claims_took():
     running.add(pod("plain", 0, queue="q", requests={"cpu": "2"}))
     assert placed(running.plan()) == {}
     running.builder.forget("pod-a")
-    running.remove(running._known["pods", ("default", "a")])
+    running.remove(running.get("pods", "a"))
     assert placed(running.plan()) == {"plain": "n0"}
 
 
