@@ -14,6 +14,8 @@ from kai_py.api.manifests import LineMapping, line_at
 from kai_py.api.problems import FieldPath, closest_match, field_path
 
 RESOURCE_GROUP = "resource.k8s.io"
+MAX_LISTED_FIELDS = 12
+"""Fields that an object may have are listed for one that it may not, unless there are more."""
 
 
 class Severity(enum.StrEnum):
@@ -203,12 +205,11 @@ def unknown_fields(
     """Report keys that the API does not have, and rename those that are clearly misspelt."""
     names = list(known)
     for key in [key for key in mapping if key not in names]:
-        suggestion = closest_match(key, names)
-        if suggestion is None or suggestion in mapping:
-            advice = f"; known are {', '.join(names)}" if suggestion is None else ""
-            yield manifest.error((*path, key), f"no such field, it is dropped{advice}")
-            continue
-        yield manifest.error(
-            (*path, key), f"no such field, it is dropped; write {suggestion}", fixed=True
-        )
-        rename(mapping, key, suggestion)
+        nearest = closest_match(str(key), names)
+        is_clear = nearest is not None and nearest not in mapping
+        advice = f"; write {nearest}" if is_clear else ""
+        if nearest is None and len(names) <= MAX_LISTED_FIELDS:
+            advice = f"; known are {', '.join(names)}"
+        yield manifest.error((*path, key), f"no such field, it is dropped{advice}", fixed=is_clear)
+        if nearest is not None and is_clear:
+            rename(mapping, key, nearest)

@@ -1,8 +1,8 @@
 """What an API server refuses of an object, as far as no rule has named it.
 
 Rules say what was probably meant, and correct it. The embedded API server knows more that is wrong
-with claims, devices and the fields that schedulers read of pods; it is asked last, about the
-corrected object.
+with claims, devices, KAI's kinds and the fields that schedulers read of pods; it is asked last,
+about the corrected object.
 """
 
 import re
@@ -16,6 +16,7 @@ from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
 from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.lint.manifest import RESOURCE_GROUP, Finding, Manifest, Severity
+from kai_py.lint.rules.kai_api import KAI_GROUPS, schema_errors
 from kai_py.lint.rules.workloads import pod_specs
 
 _GROUPS = ("", "apps", "batch")
@@ -47,6 +48,8 @@ def _errors(manifest: Manifest) -> Iterator[FieldError]:
     if manifest.group in _GROUPS:
         for path, spec in pod_specs(manifest):
             yield from scheduling_errors(with_typed_nulls(spec), field_path(path))
+    if manifest.group in KAI_GROUPS:
+        yield from schema_errors(with_typed_nulls(manifest.value))
     validate = _VALIDATE.get((manifest.api_version, manifest.kind))
     if validate:
         yield from validate(with_typed_nulls(manifest.value))

@@ -26,9 +26,15 @@ spec:
   queue: team
   subGroups: [{name: a, minMember: 2}, {name: b, minMember: 1, parent: a}]
 """
+TOPOLOGY = """\
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: racks}
+spec: {levels: [{nodeLabel: zone}]}
+"""
 
 
-@pytest.mark.parametrize("text", [QUEUE, GROUP, yaml.safe_dump_all(kai_defaults())])
+@pytest.mark.parametrize("text", [QUEUE, GROUP, TOPOLOGY, yaml.safe_dump_all(kai_defaults())])
 def test_objects_as_kai_documents_them_are_valid(text):
     assert errors(text) == []
     assert [each for each in hints(text) if "limit" in each] == []
@@ -67,11 +73,18 @@ def test_a_version_that_is_not_served_is_corrected(text, right, wrong):
 @pytest.mark.parametrize(
     ("text", "right", "wrong", "expected"),
     [
-        (QUEUE, "quota: 8", "quota: '8'", "spec.resources.gpu.quota: must be of type number"),
-        (QUEUE, "quota: 8", "quota: true", "spec.resources.gpu.quota: must be of type number"),
-        (QUEUE, "spec:", "spec:\n  priority: 1.5", "spec.priority: must be of type integer"),
+        (
+            QUEUE,
+            "quota: 8",
+            "quota: '8'",
+            "spec.resources.gpu.quota in body must be of type number",
+        ),
+        (QUEUE, "quota: 8", "quota: true", "spec.resources.gpu.quota in body must be of type num"),
+        (QUEUE, "spec:", "spec:\n  priority: 1.5", "spec.priority in body must be of type integer"),
         (QUEUE, "spec:", "spec:\n  reclaimMinRuntime: soon", "'soon' is not a duration"),
-        (GROUP, "queue:", "preemptibility: maybe\n  queue:", "must be one of preemptible, semi-"),
+        (GROUP, "queue:", "preemptibility: maybe\n  queue:", 'values: "preemptible", "semi-'),
+        (TOPOLOGY, "nodeLabel: zone", "", "spec.levels[0].nodeLabel: the API rejects it: Required"),
+        (GROUP, "name: b", "name: B", "spec.subGroups[1].name in body should match"),
         (GROUP, "parent: a", "parent: c", 'there is no subgroup "c"'),
         (GROUP, "queue:", "minSubGroup: 3\n  queue:", "minSubGroup is 3, but there are only 1"),
         (GROUP, "queue:", "minMember: 1\n  minSubGroup: 1\n  queue:", "are both set"),

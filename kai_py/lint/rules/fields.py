@@ -13,7 +13,7 @@ from typing import Any
 
 from kai_py.api.manifests import LineMapping
 from kai_py.api.numbers import parse_int64, quoted
-from kai_py.api.problems import FieldPath, closest_match, is_misspelling
+from kai_py.api.problems import FieldPath, is_misspelling
 from kai_py.api.queue import GROUP
 from kai_py.dialects.kai.keys import PREEMPTIBILITY, TASK_PRIORITY
 from kai_py.dialects.kai.pod_features import FEATURES, Compatibility, feature_of
@@ -25,6 +25,7 @@ from kai_py.lint.manifest import (
     mappings_at,
     rename,
     text_at,
+    unknown_fields,
 )
 from kai_py.lint.rules.pods import GPU
 from kai_py.lint.rules.workloads import DEFAULT_SCHEDULER, is_grouped, pod_specs, template_path
@@ -49,26 +50,12 @@ def _check(manifest: Manifest, value: Any, model: str, path: FieldPath) -> Itera
     types = _types(model)
     if not types or not isinstance(value, LineMapping):
         return
-    yield from unknown_fields(manifest, value, path, types)
+    former = [key for key in FORMER_FIELDS if key in value and key not in types]
+    for key in former:
+        yield manifest.hint((*path, key), FORMER_FIELDS[key])
+    yield from unknown_fields(manifest, value, path, (*types, *former))
     for key in [key for key in value if key in types]:
         yield from _check(manifest, value[key], types[key], (*path, key))
-
-
-def unknown_fields(
-    manifest: Manifest, value: LineMapping, path: FieldPath, types: Mapping[str, object]
-) -> Iterator[Finding]:
-    """The fields of ``value`` that are not among ``types``."""
-    for key in [key for key in value if key not in types]:
-        if key in FORMER_FIELDS:
-            yield manifest.hint((*path, key), FORMER_FIELDS[key])
-            continue
-        nearest = closest_match(str(key), types)
-        is_clear = nearest is not None and nearest not in value
-        advice = f": write {nearest}" if is_clear else ""
-        message = f"no such field, kubectl rejects it and the API drops it{advice}"
-        yield manifest.error((*path, key), message, fixed=is_clear)
-        if nearest is not None and is_clear:
-            rename(value, key, nearest)
 
 
 @functools.cache

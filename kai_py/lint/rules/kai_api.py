@@ -12,42 +12,42 @@ from typing import Any
 import msgspec
 
 from kai_py.api.manifests import LineMapping
-from kai_py.api.numbers import shortened
 from kai_py.api.problems import FieldPath
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.deploy.kai_api import kai_definitions
 from kai_py.dialects.kai.pod_groups import problems_of
 from kai_py.dialects.kai.queues import kai_queue_info
-from kai_py.lint.manifest import Finding, Manifest, at, served_as
-from kai_py.lint.rules.fields import unknown_fields
+from kai_py.embedded.documents import Json
+from kai_py.embedded.errors import FieldError
+from kai_py.embedded.schema import validate
+from kai_py.lint.manifest import Finding, Manifest, at, served_as, unknown_fields
 
 KAI_GROUP = "scheduling.run.ai"
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "array": list,
-    "boolean": bool,
-    "integer": int,
-    "number": (int, float),
-    "object": dict,
-    "string": str,
-}
+KAI_GROUPS = (KAI_GROUP, "kai.scheduler")
 
 
 def kai_objects(manifest: Manifest) -> Iterator[Finding]:
-    """An object of KAI has the fields of its definition, with values that mean something."""
-    if manifest.group not in (KAI_GROUP, "kai.scheduler"):
+    """An object of KAI has only fields of its definition, with values that mean something."""
+    if manifest.group not in KAI_GROUPS:
         return  # without reading the definitions
     served = _served_versions().get((manifest.group, manifest.kind))
     if served is None:
         return
     yield from served_as(manifest, served)
     schema = _schemas()[manifest.api_version, manifest.kind]
-    yield from _check(manifest, manifest.value, schema, ())
-    with contextlib.suppress(msgspec.ValidationError):  # values of other types are reported above
+    yield from _unknown(manifest, manifest.value, schema, ())
+    with contextlib.suppress(msgspec.ValidationError):  # of other types, which the schema refuses
         yield from _contradictions(manifest)
 
 
+def schema_errors(document: Json) -> list[FieldError]:
+    """What the definition of KAI refuses of an object of one of its kinds."""
+    schema = _schemas().get((document["apiVersion"], document["kind"]), {})
+    return validate(document, schema, "")
+
+
 @functools.cache
-def _schemas() -> Mapping[tuple[str, str], Mapping[str, Any]]:
+def _schemas() -> Mapping[tuple[str, str], Json]:
     """The schema of each kind, by the API version and the kind."""
     specs = [definition["spec"] for definition in kai_definitions()]
     return {
@@ -65,31 +65,17 @@ def _served_versions() -> Mapping[tuple[str, str], str]:
     return {(version.partition("/")[0], kind): version for version, kind in _schemas()}
 
 
-def _check(
+def _unknown(
     manifest: Manifest, value: Any, schema: Mapping[str, Any], path: FieldPath
 ) -> Iterator[Finding]:
-    wanted, known = schema.get("type", ""), schema.get("enum")
-    if value is None and schema.get("nullable"):
-        return
-    if not _is_a(value, wanted):
-        yield manifest.error(path, f"must be of type {wanted}, is {shortened(repr(value))}")
-    elif known is not None and value not in known:
-        listed = ", ".join(filter(None, map(str, known)))
-        yield manifest.error(path, f"must be one of {listed}, is {shortened(repr(value))}")
-    elif isinstance(value, list):
+    if isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _check(manifest, each, schema.get("items", {}), (*path, index))
+            yield from _unknown(manifest, each, schema.get("items", {}), (*path, index))
     elif isinstance(value, LineMapping) and "properties" in schema:
         fields = schema["properties"]
         yield from unknown_fields(manifest, value, path, fields)
         for key in [key for key in value if key in fields]:
-            yield from _check(manifest, value[key], fields[key], (*path, key))
-
-
-def _is_a(value: object, wanted: str) -> bool:
-    if isinstance(value, bool):
-        return wanted in ("", "boolean")
-    return isinstance(value, _TYPES.get(wanted, object))
+            yield from _unknown(manifest, value[key], fields[key], (*path, key))
 
 
 def _contradictions(manifest: Manifest) -> Iterator[Finding]:
