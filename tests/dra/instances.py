@@ -2,13 +2,14 @@
 
 from hypothesis import strategies as st
 
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.features import ALL_FEATURES
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
 from tests.support.records import from_json
+from tests.support.scenario import partitions
 
 from .naive import Naive
 
@@ -109,14 +110,7 @@ def as_objects(question, *, choice, features=ALL_FEATURES):
 
 def as_slices(question, node):
     """The devices and the counters of one node, whose pool has its name."""
-    counters = [
-        {"name": name, "counters": {k: {"value": str(v)} for k, v in values.items()}}
-        for name, values in question.counters.items()
-    ]
-    return [
-        _slice(node, "0-devices", {"devices": [_device(d) for d in question.devices]}),
-        _slice(node, "1-counters", {"sharedCounters": counters}),
-    ]
+    return partitions(node, map(_device, question.devices), question.counters, driver="d")
 
 
 def as_claims(question):
@@ -131,12 +125,6 @@ def hold_initial(question, state, node):
             consumed = (("m", device["held"] * 10**9),) if device["held"] else ()
             held = DeviceAllocation(int(device["whole"]), int(bool(consumed)), consumed)
             set_device_allocation(state, DeviceID("d", node, device["name"]), held)
-
-
-def _slice(node, name, content):
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
-    spec = {"driver": "d", "pool": pool, "nodeName": node} | content
-    return from_json(ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": spec})
 
 
 def _device(device):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
@@ -16,6 +16,7 @@ from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
 from tests.support.records import from_json
+from tests.support.scenario import partitions
 
 NODES = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(3))
 CLASSES = {
@@ -41,14 +42,8 @@ def slices(node, cards=2, slots=4):
         for profile, size in PARTS.items()
         for start in range(0, slots - size + 1, size)
     ]
-    counters = [
-        {"name": f"card-{card}", "counters": {f"slot-{i}": {"value": "1"} for i in range(slots)}}
-        for card in range(cards)
-    ]
-    for part, content in (("d", {"devices": devices}), ("c", {"sharedCounters": counters})):
-        pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
-        spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": node} | content
-        yield from_json(ResourceSlice, {"metadata": {"name": f"{node}-{part}"}, "spec": spec})
+    counters = {f"card-{card}": {f"slot-{i}": 1 for i in range(slots)} for card in range(cards)}
+    return partitions(node, devices, counters, driver="gpu.example.com")
 
 
 def claim(profile, *, admin=False):

@@ -5,7 +5,6 @@ The holder of each device, and what a new claim would find.
 
 import pytest
 
-from kai_py.api.records.resource import ResourceSlice
 from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.cli.devices import Grouping, count_rows, tree_rows
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -20,8 +19,10 @@ from tests.support.scenario import (
     claiming,
     cluster,
     device_class,
+    device_slice,
     gpu_slice,
     node,
+    partitions,
     pod,
     queue,
 )
@@ -118,9 +119,7 @@ def cut_by_hand(*devices):
         {"name": name, "attributes": {key: {"string": text} for key, text in texts.items()}}
         for name, texts in devices
     ]
-    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": "gpu.nvidia.com", "pool": pool, "nodeName": "n0", "devices": listed}
-    return from_json(ResourceSlice, {"metadata": {"name": "n0-gpus"}, "spec": spec})
+    return device_slice("n0", listed)
 
 
 def half(parent):
@@ -173,8 +172,4 @@ def mig(name):
         device("gpu-0-a", "mig", (0,), parentUUID="GPU-0"),
         device("gpu-0-b", "mig", (1,)),
     ]
-    counters = [{"name": "card", "counters": {f"half-{i}": {"value": "1"} for i in (0, 1)}}]
-    for part, content in (("d", {"devices": devices}), ("c", {"sharedCounters": counters})):
-        pool = {"name": name, "generation": 1, "resourceSliceCount": 2}
-        spec = {"driver": "gpu.nvidia.com", "pool": pool, "nodeName": name} | content
-        yield from_json(ResourceSlice, {"metadata": {"name": f"{name}-{part}"}, "spec": spec})
+    return partitions(name, devices, {"card": {"half-0": 1, "half-1": 1}})

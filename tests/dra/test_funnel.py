@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import DeviceClass, DeviceConstraint, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, DeviceConstraint, ResourceClaim
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.eligibility import DeviceCheck
@@ -19,6 +19,7 @@ from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
 from tests.support.records import from_json
+from tests.support.scenario import device_slice, partitions
 
 from .instances import CLASSES
 from .test_fleet import build, fleets
@@ -31,12 +32,6 @@ CLASS = from_json(
         "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
     },
 )
-
-
-def slice_of(node, devices, count=1, *, name="gpus", **spec):
-    pool = {"name": node, "generation": 1, "resourceSliceCount": count}
-    content = {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": devices} | spec
-    return from_json(ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": content})
 
 
 def gpu(name, product="H100", **more):
@@ -76,7 +71,7 @@ def removed(funnel, step):
 def test_the_failing_condition_and_the_nearest_device_are_named():
     product = f'device.attributes["{DRIVER}"].productName'
     wanted = claim_for(1, f'device.attributes["{DRIVER}"].type == "gpu" && {product} == "H200"')
-    slices = [slice_of("n0", [gpu("a"), gpu("b")]), slice_of("n1", [gpu("c", "A100")])]
+    slices = [device_slice("n0", [gpu("a"), gpu("b")]), device_slice("n1", [gpu("c", "A100")])]
     funnel = funnel_of(slices, [wanted])
     [option] = funnel.options
     assert (option.matching, option.free) == (0, 0)
@@ -95,14 +90,14 @@ def test_the_failing_condition_and_the_nearest_device_are_named():
 )
 def test_a_selector_that_throws_is_told_apart_from_one_that_says_no(attribute, held, error):
     wanted = claim_for(1, f'device.attributes["{DRIVER}"].{attribute} > 3')
-    funnel = funnel_of([slice_of("n0", [gpu("a")])], [wanted])
+    funnel = funnel_of([device_slice("n0", [gpu("a")])], [wanted])
     assert funnel.options[0].rejected[0].cause.endswith(f"{attribute} > 3, error: {error})")
     assert funnel.options[0].closest.values == ((f"{DRIVER}/{attribute}", held),)
 
 
 def test_devices_in_use_tainted_and_free_are_told_apart():
     taints = [{"key": "xid", "value": "79", "effect": "NoSchedule"}]
-    slices = [slice_of("n0", [gpu("a"), gpu("b", taints=taints), gpu("c"), gpu("d")])]
+    slices = [device_slice("n0", [gpu("a"), gpu("b", taints=taints), gpu("c"), gpu("d")])]
     wanted = claim_for(3)
     funnel = funnel_of(slices, [wanted], held=[("n0", "a"), ("n0", "c")])
     assert (removed(funnel, DeviceCheck.IN_USE), removed(funnel, DeviceCheck.TAINT)) == (2, 1)
@@ -115,18 +110,15 @@ def test_devices_in_use_tainted_and_free_are_told_apart():
 def test_partitions_without_counters_left_are_told():
     draws = [{"counterSet": "card", "counters": {"slots": {"value": "1"}}}]
     parts = [gpu(f"part-{i}", consumesCounters=draws) for i in range(4)]
-    counters = [{"name": "card", "counters": {"slots": {"value": "2"}}}]
-    slices = [
-        slice_of("n0", parts, 2),
-        slice_of("n0", [], 2, name="counters", sharedCounters=counters),
-    ]
+    counters = {"card": {"slots": 2}}
+    slices = partitions("n0", parts, counters)
     funnel = funnel_of(slices, [claim_for(3)], held=[("n0", "part-0"), ("n0", "part-1")])
     assert (removed(funnel, DeviceCheck.IN_USE), removed(funnel, DeviceCheck.COUNTERS)) == (2, 2)
     assert "2 have insufficient counters" in diagnosis_message(funnel, [claim_for(3)])
 
 
 def test_incomplete_pools_are_named_and_their_devices_not_counted():
-    funnel = funnel_of([slice_of("n0", [gpu("a")], 3)], [claim_for()])
+    funnel = funnel_of([device_slice("n0", [gpu("a")], of=3)], [claim_for()])
     assert funnel.devices == 0
     text = diagnosis_message(funnel, [claim_for()])
     assert "insufficient allocatable devices: no device is published" in text
@@ -135,18 +127,15 @@ def test_incomplete_pools_are_named_and_their_devices_not_counted():
 
 def test_each_request_alone_but_not_together():
     claims = [claim_for(1), claim_for(1)]
-    text = diagnosis_message(funnel_of([slice_of("n0", [gpu("a")])], claims), claims)
+    text = diagnosis_message(funnel_of([device_slice("n0", [gpu("a")])], claims), claims)
     assert "insufficient allocatable devices: not enough for all requests" in text
 
 
 def test_devices_that_cannot_be_had_together_share_counters():
-    counters = [{"name": "card", "counters": {"slices": {"value": "3"}}}]
+    counters = {"card": {"slices": 3}}
     drawn = [{"counterSet": "card", "counters": {"slices": {"value": "2"}}}]
     parts = [gpu(f"part-{n}", consumesCounters=drawn) for n in range(2)]
-    slices = [
-        slice_of("n0", parts, 2),
-        slice_of("n0", [], 2, name="counters", sharedCounters=counters),
-    ]
+    slices = partitions("n0", parts, counters)
     assert "enough on a node, but not together, since devices share counters, 2 free" in text_of(
         slices, claim_for(2)
     )
@@ -154,7 +143,7 @@ def test_devices_that_cannot_be_had_together_share_counters():
 
 
 def test_what_is_counted_names_no_claim_since_equal_claims_share_it():
-    slices = [slice_of("n0", [gpu("a")])]
+    slices = [device_slice("n0", [gpu("a")])]
     funnel = funnel_of(slices, [claim_for(1, "device.driver == 'other'")])
     other = replace(claim_for(1), metadata=ObjectMeta(name="other", namespace="ns"))
     text = diagnosis_message(funnel, [other])
@@ -180,31 +169,31 @@ def test_the_constraint_that_prevents_an_allocation_is_named():
     product = DeviceConstraint(match_attribute=f"{DRIVER}/productName")
     kind = DeviceConstraint(match_attribute=f"{DRIVER}/type")
     for constraints in ([product], [kind, product]):
-        text = text_of([slice_of("n0", devices)], constrained(claim_for(2), *constraints))
+        text = text_of([device_slice("n0", devices)], constrained(claim_for(2), *constraints))
         assert f"enough on a node, but not with matchAttribute {DRIVER}/productName" in text
         assert "/type" not in text
     distinct = DeviceConstraint(distinct_attribute=f"{DRIVER}/type")
-    text = text_of([slice_of("n0", devices)], constrained(claim_for(2), distinct))
+    text = text_of([device_slice("n0", devices)], constrained(claim_for(2), distinct))
     assert f"not with distinctAttribute {DRIVER}/type" in text
 
 
 def test_constraints_are_not_named_where_devices_are_too_few_anyway():
     product = DeviceConstraint(match_attribute=f"{DRIVER}/productName")
     wanted = constrained(claim_for(2), product)
-    text = text_of([slice_of("n0", [gpu("a"), gpu("b")])], wanted, held=[("n0", "a")])
+    text = text_of([device_slice("n0", [gpu("a"), gpu("b")])], wanted, held=[("n0", "a")])
     assert "matchAttribute" not in text
     assert "1 in use" in text
 
 
 def test_an_attribute_that_no_device_has_is_named():
     wanted = constrained(claim_for(2), DeviceConstraint(match_attribute=f"{DRIVER}/numa"))
-    text = text_of([slice_of("n0", [gpu("a"), gpu("b")])], wanted)
+    text = text_of([device_slice("n0", [gpu("a"), gpu("b")])], wanted)
     assert f"2 lack the attribute of matchAttribute {DRIVER}/numa" in text
 
 
 def test_all_devices_of_a_node_are_requested_but_some_are_in_use():
     wanted = claim_for(1, allocationMode="All")
-    slices = [slice_of("n0", [gpu("a"), gpu("b")])]
+    slices = [device_slice("n0", [gpu("a"), gpu("b")])]
     text = text_of(slices, wanted, held=[("n0", "a")])
     assert "requested all of class gpu, at most 1 on a node and not all" in text
     assert funnel_of(slices, [wanted]).blocked is None
@@ -220,34 +209,23 @@ def test_all_devices_of_a_node_are_requested_but_some_are_in_use():
 def test_the_capacity_that_is_too_small_is_named(requested, reason):
     shares = gpu("a", capacity={"memory": {"value": "80Gi"}}, allowMultipleAllocations=True)
     wanted = claim_for(1, capacity={"requests": requested})
-    assert reason.rstrip(".") in text_of([slice_of("n0", [shares])], wanted)
+    assert reason.rstrip(".") in text_of([device_slice("n0", [shares])], wanted)
 
 
 def test_nodes_left_out_are_not_counted():
-    slices = [slice_of("n0", [gpu("a")]), slice_of("n1", [gpu("b"), gpu("c")])]
+    slices = [device_slice("n0", [gpu("a")]), device_slice("n1", [gpu("b"), gpu("c")])]
     assert funnel_of(slices, [claim_for(5)], among=[1]).devices == 2
 
 
 def test_a_device_that_many_nodes_see_counts_once():
-    shared = from_json(
-        ResourceSlice,
-        {
-            "metadata": {"name": "rack"},
-            "spec": {
-                "driver": DRIVER,
-                "pool": {"name": "rack", "generation": 1, "resourceSliceCount": 1},
-                "allNodes": True,
-                "devices": [gpu("a"), gpu("b")],
-            },
-        },
-    )
-    local = [slice_of("n0", [gpu("x")]), slice_of("n1", [gpu("x")])]
+    shared = device_slice("rack", [gpu("a"), gpu("b")], nodeName="", allNodes=True)
+    local = [device_slice("n0", [gpu("x")]), device_slice("n1", [gpu("x")])]
     funnel = funnel_of([shared, *local], [claim_for(9)])
     assert (funnel.devices, funnel.options[0].free, funnel.options[0].max_on_one_node) == (4, 4, 3)
 
 
 def test_a_fault_in_the_claim_comes_instead():
-    found = funnel_of([slice_of("n0", [gpu("a")])], [claim_for(1, "device.driver ==")])
+    found = funnel_of([device_slice("n0", [gpu("a")])], [claim_for(1, "device.driver ==")])
     assert isinstance(found, AllocationError)
     assert "CEL compile error" in str(found)
 

@@ -12,9 +12,19 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from kai_py.api.gpu_share import GPU_RESOURCE, SHARE_RESOURCE
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from tests.support.records import from_json
-from tests.support.scenario import claiming, cluster, node, placed, pod, queue, shared
+from tests.support.scenario import (
+    claiming,
+    cluster,
+    device_slice,
+    node,
+    partitions,
+    placed,
+    pod,
+    queue,
+    shared,
+)
 
 NVIDIA, AMD, INTEL, EXAMPLE = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"
 VENDORS = (NVIDIA, AMD, INTEL, EXAMPLE)
@@ -170,14 +180,10 @@ def world(row: Row, limit: float, request: dict[str, Any] | None = None, pods: i
     spec = {"selectors": [{"cel": {"expression": cel}}]}
     yield from_json(DeviceClass, {"metadata": {"name": row.driver}, "spec": spec})
     yield from (node("n0", 0), queue("team", 0, limit))
-    parts = [{"devices": row.devices}]
     if row.counters:
-        values = {key: {"value": value} for key, value in row.counters.items()}
-        parts.append({"sharedCounters": [{"name": "card", "counters": values}]})
-    pool = {"name": "n0", "generation": 1, "resourceSliceCount": len(parts)}
-    for number, part in enumerate(parts):
-        spec = {"driver": row.driver, "nodeName": "n0", "pool": pool, **part}
-        yield from_json(ResourceSlice, {"metadata": {"name": f"s{number}"}, "spec": spec})
+        yield from partitions("n0", row.devices, {"card": row.counters}, driver=row.driver)
+    else:
+        yield device_slice("n0", row.devices, driver=row.driver)
     asked = {"deviceClassName": row.driver}
     amounts = {key: row.request[key] for key in ("memory", "cores") if key in row.request}
     if amounts:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from kai_py.api.records.resource import ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.inventory import Inventory
 from tests.support.records import from_json
+from tests.support.scenario import device_slice, partitions
 
 from .test_cards import CLASSES, NODES
 
@@ -35,20 +36,8 @@ def gpus(count):
         )
         for start in starts
     ]
-    counters = [
-        {"name": f"gpu-{gpu}", "counters": {f"slot-{i}": {"value": "1"} for i in range(SLOTS)}}
-        for gpu in range(count)
-    ]
-    return [
-        published("devices", 2, devices=devices),
-        published("counters", 2, sharedCounters=counters),
-    ]
-
-
-def published(name, count, **content):
-    pool = {"name": "n0", "generation": 1, "resourceSliceCount": count}
-    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "n0"} | content
-    return from_json(ResourceSlice, {"metadata": {"name": name}, "spec": spec})
+    counters = {f"gpu-{gpu}": {f"slot-{i}": 1 for i in range(SLOTS)} for gpu in range(count)}
+    return partitions("n0", devices, counters, driver="gpu.example.com")
 
 
 def devices_of(inventory, count, selector="true"):
@@ -82,5 +71,5 @@ def test_devices_of_one_request_share_a_numa_node_though_not_a_root():
         }
         for number in range(6)
     ]
-    names = devices_of(Inventory.of([published("devices", 1, devices=devices)]), 3)
+    names = devices_of(Inventory.of([device_slice("n0", devices, driver="gpu.example.com")]), 3)
     assert len({name.split("-")[0] for name in names}) == 1

@@ -14,13 +14,14 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from kai_py.api.records.resource import ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import ResourceClaim
 from tests.support.records import from_json
 from tests.support.scenario import (
     Cluster,
     claim,
     claiming,
     device_class,
+    device_slice,
     gpu_slice,
     job,
     node,
@@ -86,9 +87,7 @@ def _shared_slice(name, gpus):
         }
         for i in range(gpus)
     ]
-    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": "gpu.nvidia.com", "pool": pool, "nodeName": name, "devices": devices}
-    return from_json(ResourceSlice, {"metadata": {"name": f"{name}-shared"}, "spec": spec})
+    return device_slice(name, devices, part="shared")
 
 
 def _gang(chance, name, nodes):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kai_py.api.records.resource import ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.grouper import Grouper
@@ -23,6 +23,7 @@ from tests.support.scenario import (
     claiming,
     claiming_job,
     device_class,
+    device_slice,
     gpu_slice,
     node,
     placed,
@@ -112,13 +113,7 @@ def shared_slice(node_name):
         }
         for i in range(8)
     ]
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": node_name, "generation": 1, "resourceSliceCount": 1},
-        "nodeName": node_name,
-        "devices": devices,
-    }
-    return from_json(ResourceSlice, {"metadata": {"name": f"{node_name}-gpus"}, "spec": spec})
+    return device_slice(node_name, devices)
 
 
 def puzzle_claim(name, owner, sizes=SIZES):

@@ -19,7 +19,16 @@ from kai_py.plan.plan import Stage
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
 from tests.support.records import from_json
-from tests.support.scenario import claiming, cluster, device_class, node, placed, pod, queue
+from tests.support.scenario import (
+    claiming,
+    cluster,
+    device_class,
+    device_slice,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 DRIVER = "gpu.nvidia.com"
 NODES, SECONDS, SLOWER = 4, 0.3, 3
@@ -216,10 +225,8 @@ def slices(name: str, puzzle: Puzzle) -> Iterator[ResourceSlice]:
     parts = [{"devices": puzzle.devices[at : at + 64]} for at in range(0, len(puzzle.devices), 64)]
     if puzzle.counters:
         parts.append({"sharedCounters": list(puzzle.counters)})
-    pool = {"name": name, "generation": 1, "resourceSliceCount": len(parts)}
     for number, part in enumerate(parts):
-        spec = {"driver": DRIVER, "nodeName": name, "pool": pool, **part}
-        yield from_json(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": spec})
+        yield device_slice(name, driver=DRIVER, part=str(number), of=len(parts), **part)
 
 
 def claim(puzzle: Puzzle) -> ResourceClaim:

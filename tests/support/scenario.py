@@ -37,6 +37,7 @@ from tests.support.records import from_json
 
 QUEUE = "scheduling.kai.io/queue-name"
 START = 1_800_000_000.0
+GPU_DRIVER = "gpu.nvidia.com"
 
 
 def at(seconds: float) -> datetime:
@@ -151,13 +152,30 @@ def gpu_slice(node_name: str, gpus: int = 8, product: str = "NVIDIA H100 80GB HB
         }
         for i in range(gpus)
     ]
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": node_name, "generation": 1, "resourceSliceCount": 1},
-        "nodeName": node_name,
-        "devices": devices,
-    }
-    return from_json(ResourceSlice, {"metadata": {"name": f"{node_name}-gpus"}, "spec": spec})
+    return device_slice(node_name, devices)
+
+
+def device_slice(
+    node_name: str, devices=(), *, driver: str = GPU_DRIVER, part: str = "gpus", of: int = 1, **spec
+) -> ResourceSlice:
+    """Devices of a node; ``part``, ``of``: which slice of its pool it is, of how many."""
+    pool = {"name": node_name, "generation": 1, "resourceSliceCount": of}
+    content = {"driver": driver, "nodeName": node_name, "pool": pool} | spec
+    if devices := list(devices):
+        content["devices"] = devices
+    return from_json(ResourceSlice, {"metadata": {"name": f"{node_name}-{part}"}, "spec": content})
+
+
+def partitions(node_name: str, devices, counters, *, driver: str = GPU_DRIVER) -> list:
+    """The slices of devices that draw from ``counters``: counter sets to their counters."""
+    sets = [
+        {"name": name, "counters": {key: {"value": str(value)} for key, value in values.items()}}
+        for name, values in counters.items()
+    ]
+    return [
+        device_slice(node_name, devices, driver=driver, part="devices", of=2),
+        device_slice(node_name, driver=driver, part="sets", of=2, sharedCounters=sets),
+    ]
 
 
 def device_class(name: str = "gpu.nvidia.com", expression: str = ""):

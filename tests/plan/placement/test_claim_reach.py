@@ -1,14 +1,14 @@
 """A gang whose pods share a claim goes where all of them can access its devices."""
 
-from kai_py.api.records.resource import ResourceSlice
 from kai_py.plan.placement import claim_reach
 from kai_py.plan.plan import Stage
-from tests.support.records import from_json, replace
+from tests.support.records import replace
 from tests.support.scenario import (
     claim,
     claiming,
     cluster,
     device_class,
+    device_slice,
     evicted,
     gpu_slice,
     job,
@@ -34,13 +34,8 @@ def hardware(*cpus: str):
 def fabric(rack: str):
     """A device that all nodes of a rack can access."""
     term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": rack, "generation": 1, "resourceSliceCount": 1},
-        "nodeSelector": {"nodeSelectorTerms": [term]},
-        "devices": [{"name": "gpu"}],
-    }
-    return from_json(ResourceSlice, {"metadata": {"name": rack}, "spec": spec})
+    where = {"nodeName": "", "nodeSelector": {"nodeSelectorTerms": [term]}}
+    return device_slice(rack, [{"name": "gpu"}], **where)
 
 
 def gang(*cpus: str, claims=("shared",)):

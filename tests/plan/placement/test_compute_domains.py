@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.dra.compute_domains import DRIVER, domain_id
 from kai_py.plan.placement.compute_domains import CLIQUE
 from kai_py.plan.plan import Action, Stage
 from tests.support.records import from_json
-from tests.support.scenario import claiming, cluster, job, node, placed, pod, queue
+from tests.support.scenario import claiming, cluster, device_slice, job, node, placed, pod, queue
 
 CHANNELS = f"compute-domain-default-channel.{DRIVER}"
 
@@ -23,13 +23,7 @@ def rack(letter, *names):
     for name in names:
         yield node(name, 4, labels={CLIQUE: letter})
         device = {"name": "channel-0", "attributes": {"type": {"string": "channel"}}}
-        spec = {
-            "driver": DRIVER,
-            "nodeName": name,
-            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": [device],
-        }
-        yield from_json(ResourceSlice, {"metadata": {"name": f"{name}-channels"}, "spec": spec})
+        yield device_slice(name, [device], driver=DRIVER, part="channels")
 
 
 def channel(name, domain_id="", **config):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare
 from kai_py.api.quantity import parse_quantity
-from kai_py.api.records.resource import DeviceCapacity, ResourceSlice
+from kai_py.api.records.resource import DeviceCapacity
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.dra.capacity import consumed_capacity, parse_capacity
 from kai_py.dra.divisible_gpus import DivisibleGpu, share_request
@@ -17,6 +17,7 @@ from tests.support.records import from_json
 from tests.support.scenario import (
     cluster,
     device_class,
+    device_slice,
     evicted,
     job_with_pods,
     node,
@@ -48,22 +49,12 @@ def card(name, memory, *, uuid="", shareable=True, policy=None, **capacity):
     }
 
 
-def published(name, *cards):
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-        "nodeName": name,
-        "devices": list(cards),
-    }
-    return from_json(ResourceSlice, {"metadata": {"name": f"{name}-gpus"}, "spec": spec})
-
-
 def driver_node(name="n0", *memories, **options):
     cards = [
         card(f"gpu-{i}", memory, uuid=f"GPU-{name}-{i}", **options)
         for i, memory in enumerate(memories)
     ]
-    return [node(name, 0), published(name, *cards)]
+    return [node(name, 0), device_slice(name, cards)]
 
 
 def part(name, fraction="", *, seen=True, **options):
@@ -198,7 +189,7 @@ def test_what_is_missing_is_said(objects, seen):
 
 
 def test_without_a_uuid_parts_of_several_gpus_are_not_claimed():
-    same = published("n0", card("gpu-0", "80Gi"), card("gpu-1", "80Gi"))
+    same = device_slice("n0", [card("gpu-0", "80Gi"), card("gpu-1", "80Gi")])
     world = cluster(serving(), queue("q", 8), node("n0", 0), same)
     plan = world.add(part("two", "0.5", gpu_fraction_num_devices="2"), part("one", "0.5")).plan()
     assert placed(plan) == {"one": "n0"}

@@ -9,11 +9,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.quantity import parse_quantity
-from kai_py.api.records.resource import ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import ResourceClaim
 from tests.support.examples import examples
 from tests.support.executed_plans import remove_pod, start
-from tests.support.records import from_json
-from tests.support.scenario import at, claim, claiming, cluster, device_class, job, node, pod, queue
+from tests.support.scenario import (
+    at,
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    job,
+    node,
+    partitions,
+    pod,
+    queue,
+)
 
 DRIVER = "gpu.nvidia.com"
 KINDS = ("whole", "part", "share")
@@ -35,11 +45,7 @@ def slices(name: str):
         *(device(f"part-{i}", "mig", consumesCounters=draws) for i in range(4)),
         device("shared", "shared", allowMultipleAllocations=True, capacity={"memory": memory}),
     ]
-    counters = [{"name": "card", "counters": {"slots": {"value": "3"}}}]
-    for part, content in (("d", {"devices": devices}), ("c", {"sharedCounters": counters})):
-        pool = {"name": name, "generation": 1, "resourceSliceCount": 2}
-        spec = {"driver": DRIVER, "pool": pool, "nodeName": name} | content
-        yield from_json(ResourceSlice, {"metadata": {"name": f"{name}-{part}"}, "spec": spec})
+    return partitions(name, devices, {"card": {"slots": 3}})
 
 
 def wanted(kind: str, name: str, owner: str, amount: int) -> ResourceClaim:

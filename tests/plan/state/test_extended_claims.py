@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.resource import DeviceClassSpec, ResourceSlice
+from kai_py.api.records.resource import DeviceClassSpec
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Stage
 from tests.support.executed_plans import carry_out
-from tests.support.records import from_json
 from tests.support.scenario import (
     cluster,
     device_class,
+    device_slice,
     evicted,
     gpu_slice,
     job_with_pods,
@@ -188,13 +188,7 @@ def test_a_class_that_appears_later_lets_the_pod_start():
 
 def test_pods_that_share_a_device_get_shares_of_their_own():
     device = {"name": "card", "allowMultipleAllocations": True}
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
-        "nodeName": "n0",
-        "devices": [device],
-    }
-    shared = from_json(ResourceSlice, {"metadata": {"name": "n0-gpus"}, "spec": spec})
+    shared = device_slice("n0", [device])
     plan = cluster(
         answering(), node("n0", 0), shared, queue("q", 8), *job_with_pods("train", 3, queue="q")
     ).plan()

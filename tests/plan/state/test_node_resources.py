@@ -9,24 +9,28 @@ from kai_py.api.records.core import (
     PodResourceClaim,
     ResourceRequirements,
 )
-from kai_py.api.records.resource import ResourceClaim, ResourceSlice
+from kai_py.api.records.resource import ResourceClaim
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.snapshot.requests import claimed_amounts
 from tests.support.records import from_json
-from tests.support.scenario import cluster, device_class, evicted, node, placed, pod, queue
+from tests.support.scenario import (
+    cluster,
+    device_class,
+    device_slice,
+    evicted,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 CPU = "dra.cpu"
 CLASS = device_class("cpu", f'device.driver == "{CPU}"')
 
 
 def published(*devices, where="n0"):
-    spec = {
-        "driver": CPU,
-        "pool": {"name": where, "generation": 1, "resourceSliceCount": 1},
-        "nodeName": where,
-        "devices": [{"name": f"d{i}", **each} for i, each in enumerate(devices)],
-    }
-    return from_json(ResourceSlice, {"metadata": {"name": f"{where}-{CPU}"}, "spec": spec})
+    named = [{"name": f"d{i}", **each} for i, each in enumerate(devices)]
+    return device_slice(where, named, driver=CPU)
 
 
 def former(**mappings):

@@ -14,12 +14,12 @@ from kai_py.api.records.resource import ResourceSlice
 from kai_py.plan.plan import Action
 from kai_py.plan.victims.trials import TrialPlacements
 from tests.support.examples import examples
-from tests.support.records import from_json
 from tests.support.scenario import (
     claim,
     claiming,
     cluster,
     device_class,
+    device_slice,
     evicted,
     job,
     node,
@@ -36,13 +36,7 @@ def mixed_slice(name: str, products, **fields) -> ResourceSlice:
         {"name": f"gpu-{i}", "attributes": {"productName": {"string": product}}, **fields}
         for i, product in enumerate(products)
     ]
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-        "nodeName": name,
-        "devices": devices,
-    }
-    return from_json(ResourceSlice, {"metadata": {"name": f"{name}-gpus"}, "spec": spec})
+    return device_slice(name, devices)
 
 
 def selector(product: str) -> str:
