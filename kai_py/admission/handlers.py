@@ -34,7 +34,7 @@ from kai_py.api.admission import (
     QUEUE_RULES,
 )
 from kai_py.api.gpu_reservation import GPU_CONTAINER, gpu_container, gpu_environment
-from kai_py.api.gpu_share import GpuShareError, gpu_share
+from kai_py.api.gpu_share import readable_share
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
 from kai_py.config import Configuration, GpuIsolation
@@ -99,10 +99,7 @@ def gets_gpu_environment(pod: Pod, scheduler_names: Container[str]) -> bool:
     """Whether a pod gets environment entries for shared GPUs; invalid shares are reported later."""
     if pod.spec.scheduler_name not in scheduler_names or pod.spec.node_name:
         return False
-    try:
-        return gpu_share(pod) is not None
-    except GpuShareError:
-        return False
+    return readable_share(pod) is not None
 
 
 log = logging.getLogger(__name__)

@@ -114,6 +114,14 @@ def gpu_share(pod: Pod) -> GpuShare | None:
     return GpuShare(_fraction(annotations), _memory(annotations), _devices(annotations))
 
 
+def readable_share(pod: Pod) -> GpuShare | None:
+    """The part of a GPU that ``pod`` requests; None also for a request that is invalid."""
+    try:
+        return gpu_share(pod)
+    except GpuShareError:
+        return None
+
+
 def shared_gpus(pod: Pod) -> tuple[SharedGpu, ...]:
     """The GPUs that were chosen for ``pod``, in the order of their groups' names."""
     labels = pod.metadata.labels

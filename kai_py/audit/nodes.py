@@ -24,7 +24,7 @@ from kai_py.api.gpu_reservation import (
     is_live,
     reserved_group,
 )
-from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, GpuShareError, gpu_share
+from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, readable_share
 from kai_py.api.phrases import count_of, first_of
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.quantity import QuantityError
@@ -114,7 +114,7 @@ def _add(load: _Load, pod: Pod, node: Node, classes: Mapping[str, str]) -> None:
         requests = total((pod_requests(as_resized(pod)), claimed_amounts(pod)))
     except QuantityError:
         return
-    share = _share_of(pod)
+    share = readable_share(pod)
     gpus = assigned_gpus(pod, share)
     reserves = share is None and len(gpus) == 1 and requests.get(GPU_RESOURCE) == 1
     if share is not None or reserves:
@@ -124,13 +124,6 @@ def _add(load: _Load, pod: Pod, node: Node, classes: Mapping[str, str]) -> None:
     for resource, amount in requests.items():
         if resource not in ignored:
             load.amounts[resource] = load.amounts.get(resource, 0.0) + amount
-
-
-def _share_of(pod: Pod) -> GpuShare | None:
-    try:
-        return gpu_share(pod)
-    except GpuShareError:
-        return None
 
 
 def _add_part(card: _Card, pod: Pod, index: int, share: GpuShare | None) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kai_py.api.crd import crd_yaml, crds
-from kai_py.cli.errors import CommandError
+from kai_py.cli.output import write_files
 
 
 def command(
@@ -19,10 +19,5 @@ def command(
     documents = {name: crd_yaml(crd) for name, crd in crds().items()}
     if output_dir is None:
         typer.echo("---\n".join(documents.values()), nl=False)
-        return
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        for name, text in documents.items():
-            (output_dir / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {output_dir}: {error.strerror}") from error
+    else:
+        write_files(output_dir, documents)

@@ -1,7 +1,6 @@
 """``kai-py install``: all objects to run the scheduler in a cluster, as YAML to apply."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from kai_py.api.choices import Profile
 from kai_py.cli.configuration import configuration_from, with_options
 from kai_py.cli.errors import CommandError
 from kai_py.cli.options import takes_groups
+from kai_py.cli.output import write_files
 from kai_py.deploy.chart import chart
 from kai_py.deploy.objects import Installation, manifests, text_of_manifest
 from kai_py.deploy.parts import IMAGE_NAME
@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """Print all to apply: ``kai-py install --image IMAGE | kubectl apply -f -``."""
     if chart_dir is not None:
-        _write(chart_dir, chart())
+        write_files(chart_dir, chart())
         return
     installation = _installation(wanted)
     texts = [text_of_manifest(each, installation.without) for each in manifests(installation)]
@@ -104,13 +104,3 @@ def _installation(wanted: InstallOptions) -> Installation:
         kai_api=wanted.with_kai_api,
         without=frozenset(wanted.without or ()),
     )
-
-
-def _write(directory: Path, files: Mapping[str, str]) -> None:
-    try:
-        for name, text in files.items():
-            path = directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error

@@ -23,7 +23,7 @@ from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import documents_in, files_in, name_of
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say
+from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say, write_files
 from kai_py.cli.reading import plan_cluster
 from kai_py.config import Configuration, ConfigurationError, parse_configuration
 from kai_py.dialects.kai.migration import (
@@ -114,12 +114,9 @@ def _write(directory: Path, configurations: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(document, sort_keys=False)
         try:
             parse_configuration(text, name=str(path))
-            directory.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
         except ConfigurationError as error:
             raise CommandError(f"SchedulingShard {name} has an invalid value: {error}") from None
-        except OSError as error:
-            raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
+        write_files(directory, {path.name: text})
         say(f"wrote {path}", err=True)
 
 

@@ -16,7 +16,7 @@ import enum
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,6 +193,17 @@ def write_report(file: Path, page: str) -> None:
         file.write_text(page, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
+
+
+def write_files(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write texts by their paths below ``directory``; raises CommandError."""
+    try:
+        for name, text in texts.items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from kai_py.api.phrases import count_of
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
-from kai_py.cli.input_files import paths_of, read_objects
+from kai_py.cli.input_files import paths_of, read_objects, say_other_schedulers
 from kai_py.cli.options import LATEST_TIME, takes_groups
-from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
 from kai_py.simulate.objects import Document
@@ -127,6 +127,5 @@ def _print_tables(found: OfflinePlan) -> None:
             say(f"{title}:")
             print_table(headings, rows)
             typer.echo()
-    cycles = "1 cycle" if found.cycles == 1 else f"{found.cycles} cycles"
     state = "at rest" if found.rest else "not at rest"
-    say(f"{state} after {cycles}")
+    say(f"{state} after {count_of(found.cycles, 'cycle')}")

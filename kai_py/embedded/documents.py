@@ -10,6 +10,7 @@ generated names are hashes of a seed and a counter: they look random, and are th
 import hashlib
 import itertools
 import uuid
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -34,6 +35,18 @@ def clone(value: Any) -> Any:
     if isinstance(value, list):
         return [clone(item) if isinstance(item, (dict, list)) else item for item in value]
     return value
+
+
+def filter_metadata(document: Json, field: str, keep: Callable[[Any], bool]) -> Json:
+    """The document with those items of a list of its metadata that are to be kept."""
+    meta = document["metadata"]
+    kept = [each for each in meta.get(field) or () if keep(each)]
+    return {**document, "metadata": {**meta, field: kept}}
+
+
+def without_finalizer(document: Json, finalizer: str) -> Json:
+    """The document without one of its finalizers."""
+    return filter_metadata(document, "finalizers", lambda each: each != finalizer)
 
 
 _RAW_FIELD = "parameters"

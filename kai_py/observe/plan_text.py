@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kai_py.api.phrases import count_of
 from kai_py.api.printable import printable
 from kai_py.plan.plan import GangPlacement, Placement, Plan
 
@@ -27,11 +28,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _nodes(gang: GangPlacement) -> str:
     nodes = {placement.node for placement in gang.pods}
-    return f"{_counted(len(gang.pods), 'pod')} on {_counted(len(nodes), 'node')}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{count_of(len(gang.pods), 'pod')} on {count_of(len(nodes), 'node')}"
 
 
 def _devices(placement: Placement) -> str:

@@ -13,6 +13,7 @@ Source: pkg/controller/resourceclaim and pkg/controller/volume/ephemeral of k8s.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.embedded.apiserver import ApiServer
@@ -37,6 +38,7 @@ from kai_py.embedded.documents import (
     namespace_of,
     owner_reference,
     uid_of,
+    without_finalizer,
 )
 from kai_py.embedded.resources import CLAIM_TEMPLATES, CLAIMS, PODS, VOLUME_CLAIMS
 from kai_py.embedded.store import Change, ChangeType
@@ -110,7 +112,8 @@ def release_claim(work: Work) -> None:
             released |= {"allocation": None, "devices": None}
         claim = work.api.patch_status(CLAIMS, claim, released)
     if is_unused and is_protected:
-        work.api.edit(CLAIMS, name, namespace, _without_finalizer)
+        without = partial(without_finalizer, finalizer=DELETE_PROTECTION_FINALIZER)
+        work.api.edit(CLAIMS, name, namespace, without)
     _delete_with_finished_pod(work.api, claim)
 
 
@@ -122,14 +125,6 @@ def _is_current_consumer(api: ApiServer, namespace: str, consumer: Json) -> bool
     if pod is None or uid_of(pod) != consumer["uid"] or is_finished(pod):
         return False
     return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
-
-
-def _without_finalizer(claim: Json) -> Json:
-    meta = dict(claim["metadata"])
-    meta["finalizers"] = [
-        each for each in meta.get("finalizers") or () if each != DELETE_PROTECTION_FINALIZER
-    ]
-    return {**claim, "metadata": meta}
 
 
 def _delete_with_finished_pod(api: ApiServer, claim: Json) -> None:

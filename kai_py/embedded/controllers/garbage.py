@@ -14,11 +14,21 @@ k8s.io/kubernetes.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Key, Work, key_of
 from kai_py.embedded.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DeleteOptions, delete
-from kai_py.embedded.documents import Json, is_deleting, is_finished, name_of, namespace_of, uid_of
+from kai_py.embedded.documents import (
+    Json,
+    filter_metadata,
+    is_deleting,
+    is_finished,
+    name_of,
+    namespace_of,
+    uid_of,
+    without_finalizer,
+)
 from kai_py.embedded.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, ServedResource
 from kai_py.embedded.store import Change, ChangeType
 from kai_py.embedded.subresources import finalize_namespace
@@ -111,22 +121,14 @@ def _delete(api: ApiServer, resource: ServedResource, document: Json, *, policy:
 def _set_owners(
     api: ApiServer, resource: ServedResource, document: Json, keep: Callable[[Json], bool]
 ) -> None:
-    def change(present: Json) -> Json:
-        meta = dict(present["metadata"])
-        meta["ownerReferences"] = [each for each in meta.get("ownerReferences") or () if keep(each)]
-        return {**present, "metadata": meta}
-
+    change = partial(filter_metadata, field="ownerReferences", keep=keep)
     api.edit(resource, name_of(document), namespace_of(document), change)
 
 
 def _drop_finalizer(
     api: ApiServer, resource: ServedResource, document: Json, finalizer: str
 ) -> None:
-    def change(present: Json) -> Json:
-        meta = dict(present["metadata"])
-        meta["finalizers"] = [each for each in meta.get("finalizers") or () if each != finalizer]
-        return {**present, "metadata": meta}
-
+    change = partial(without_finalizer, finalizer=finalizer)
     api.edit(resource, name_of(document), namespace_of(document), change)
 
 

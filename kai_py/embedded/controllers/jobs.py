@@ -8,6 +8,7 @@ Source: KEP-2307 (tracking), KEP-3329 (podFailurePolicy), pkg/controller/job of 
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.job_status import (
@@ -42,6 +43,7 @@ from kai_py.embedded.documents import (
     pod_from_template,
     seconds_of,
     uid_of,
+    without_finalizer,
 )
 from kai_py.embedded.resources import JOBS, PODS
 from kai_py.embedded.store import Change
@@ -157,14 +159,8 @@ def _delete_all(api: ApiServer, pods: Sequence[Json]) -> None:
 
 def _remove_finalizers(api: ApiServer, pods: Sequence[Json]) -> None:
     for pod in pods:
-        api.edit(PODS, name_of(pod), namespace_of(pod), _without_finalizer)
-
-
-def _without_finalizer(pod: Json) -> Json:
-    finalizers = [
-        each for each in pod["metadata"].get("finalizers") or () if each != TRACKING_FINALIZER
-    ]
-    return {**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}}
+        without = partial(without_finalizer, finalizer=TRACKING_FINALIZER)
+        api.edit(PODS, name_of(pod), namespace_of(pod), without)
 
 
 def _release_orphans(work: Work, job: Json | None) -> None:

@@ -18,9 +18,8 @@ from kai_py.api.gpu_share import (
     MIG_PREFIX,
     SHARE_KEYS,
     GpuShare,
-    GpuShareError,
     SharedGpu,
-    gpu_share,
+    readable_share,
     share_annotations,
     shared_gpu_metadata,
 )
@@ -113,7 +112,7 @@ def _admitted_keys(pod: Pod, record: Terms | None, current: GpuKeys) -> GpuKeys:
     """The keys by the record, or as they are where it says that the pod has less than they do."""
     if record is None or record.share is None or not _is_sound(record.share, record.gpus):
         return current
-    written = _share(pod)
+    written = readable_share(pod)
     if written is not None and _is_more(written, record.share):
         return current
     shared = tuple(SharedGpu(group, index) for group, index in record.gpus.items())
@@ -127,13 +126,6 @@ def _is_sound(share: GpuShare, gpus: Mapping[str, int]) -> bool:
     """Whether such a share can have been admitted, and on these GPUs."""
     amounts = (0.0 < share.fraction < 1.0) != (0.0 < share.memory <= MAX_MIB)
     return amounts and share.devices == len(gpus)
-
-
-def _share(pod: Pod) -> GpuShare | None:
-    try:
-        return gpu_share(pod)
-    except GpuShareError:
-        return None
 
 
 def _is_more(share: GpuShare, than: GpuShare) -> bool:
