@@ -21,7 +21,6 @@ from tests.support.cluster.manifests import (
 from tests.support.situations import (
     FITTING,
     GATE,
-    JOB,
     POOL,
     RACK,
     STRANGE,
@@ -128,10 +127,8 @@ MIXTURES = (
     Situation(
         name="gate-before-max",
         stage=Stage.SCHEDULING_GATED,
-        nodes=nodes(),
         objects=[team(maxGPUs=1)],
         waits=[gpus("waiting", 2, schedulingGates=[{"name": GATE}])],
-        gang=JOB,
         pods=2,
         says="gated pods: 2",
         suggests=f"remove the scheduling gate {GATE} from its pods, and set maxGPUs of Queue "
@@ -143,7 +140,6 @@ MIXTURES = (
         nodes=labelled(POOL, "h100"),
         objects=[team("company", maxGPUs=2), team(maxGPUs=3, parent="company")],
         waits=[gpus("waiting", 4, nodeSelector={POOL: "h200"})],
-        gang=JOB,
         pods=4,
         says="team quota has reached the allowable limit of GPUs. Limit is 3 GPUs",
         suggests="set maxGPUs of Queue team to 4 and maxGPUs of Queue company to 4, and correct "
@@ -152,7 +148,6 @@ MIXTURES = (
     Situation(
         name="queue-before-members",
         stage=Stage.QUEUE_NOT_FOUND,
-        nodes=nodes(),
         objects=[],
         waits=crew(3, floor=4),
         gang="default/PodGroup/waiting",
@@ -163,10 +158,8 @@ MIXTURES = (
     Situation(
         name="cpu-max",
         stage=Stage.QUEUE_MAX,
-        nodes=nodes(),
         objects=[team(resources={"cpu": {"max": "2500m"}, "memory": {"max": "2Gi"}})],
         waits=[cores("waiting", 4, cpu="1500m")],
-        gang=JOB,
         pods=4,
         says="team quota has reached the allowable limit of CPU cores. Limit is 2.5 CPU cores",
         suggests="set resources.cpu.max of Queue team to 6 and resources.memory.max of Queue "
@@ -188,7 +181,6 @@ MIXTURES = (
             claim_template(),
         ],
         waits=[job("waiting", 4, pod_spec(template=TEMPLATE), annotations=in_queue("team"))],
-        gang=JOB,
         pods=4,
         says=f"company quota has reached the allowable limit of devices of class {GPU_DRIVER}",
         suggests="set devices.cards.max of Queue company to 4",
@@ -196,11 +188,9 @@ MIXTURES = (
     Situation(
         name="kai-non-preemptible",
         stage=Stage.NON_PREEMPTIBLE,
-        nodes=nodes(),
         definitions=[KAI_QUEUES],
         objects=[kai_queue(gpu={"quota": 2, "limit": 3, "overQuotaWeight": 1})],
         waits=[in_kai_queue(gpus("waiting", 3), floor=3)],
-        gang=JOB,
         pods=3,
         says="team quota is 2 GPUs",
         suggests="set resources.gpu.quota of Queue team to 3",
@@ -208,11 +198,9 @@ MIXTURES = (
     Situation(
         name="kai-memory-limit",
         stage=Stage.QUEUE_MAX,
-        nodes=nodes(),
         definitions=[KAI_QUEUES],
         objects=[kai_queue(memory={"quota": -1, "limit": 4000, "overQuotaWeight": 1})],
         waits=[in_kai_queue(cores("waiting", 2, memory="4Gi"), floor=2)],
-        gang=JOB,
         pods=2,
         says="team quota has reached the allowable limit of GB memory. Limit is 4 GB memory",
         suggests="set resources.memory.limit of Queue team to 8590",
@@ -221,13 +209,11 @@ MIXTURES = (
         name="level-missing",
         stage=Stage.TOPOLOGY,
         nodes=[*labelled(RACK, "r1"), *FOUR_FREE],
-        objects=[team()],
         waits=[
             marked(
                 gpus("waiting", 6), annotations={"kai.scheduler/topology-required-placement": RACK}
             )
         ],
-        gang=JOB,
         pods=6,
         says=f"requirement {RACK} couldn't be satisfied",
         suggests=f"only prefer one {RACK}, not require it",
@@ -241,7 +227,6 @@ MIXTURES = (
             claim_template(TEMPLATE, gpu_request(selectors=[{"cel": {"expression": FITTING}}])),
         ],
         waits=[job("waiting", 2, pod_spec(template=TEMPLATE), annotations=in_queue("team"))],
-        gang=JOB,
         pods=2,
         says="taint",
         suggests="tolerate the device taint example.com/reserved:NoSchedule "
@@ -262,7 +247,6 @@ MIXTURES = (
             ),
         ],
         waits=[job("waiting", 2, pod_spec(template=TEMPLATE), annotations=in_queue("team"))],
-        gang=JOB,
         pods=2,
         says="2 pods must start together but only 0 can be scheduled: 1 had untolerated taint",
         suggests="tolerate the taint example.com/own:NoSchedule, "
@@ -275,7 +259,6 @@ MIXTURES = (
         objects=[team(), *volume_in("a")],
         before=[(gpus("theirs", 4, nodeSelector={ZONE: "a"}), 4)],
         waits=[gpus("waiting", 2, **DATA)],
-        gang=JOB,
         pods=2,
         says="2 pods must start together but only 0 can be scheduled: 1 didn't match the "
         "volume's node affinity, 1 Insufficient nvidia.com/gpu",
@@ -285,9 +268,7 @@ MIXTURES = (
         name="host-ports",
         stage=Stage.RESOURCES,
         nodes=nodes(2),
-        objects=[team()],
         waits=[gpus("waiting", 3, count=0, containers=[PORT])],
-        gang=JOB,
         pods=2,
         says="free ports",
         suggests="let it start with 2 of its 3 pods (min-available)",
@@ -296,9 +277,7 @@ MIXTURES = (
         name="apart",
         stage=Stage.NODE_FILTERS,
         nodes=nodes(2),
-        objects=[team()],
         waits=[gpus("waiting", 3, affinity=APART)],
-        gang=JOB,
         pods=2,
         says="3 pods must start together but only 2 can be scheduled: 2 didn't match pod "
         "anti-affinity rules",
@@ -307,11 +286,9 @@ MIXTURES = (
     Situation(
         name="disruption-budget",
         stage=Stage.EVICTION_LIMITS,
-        nodes=nodes(),
         objects=[team(deserved=4), team("other"), budget("careful", 8, {"job-name": "theirs"})],
         before=[(marked(gpus("theirs", 8, "other"), annotations={MIN_AVAILABLE_KEY: "2"}), 8)],
         waits=[gpus("waiting", 3)],
-        gang=JOB,
         pods=3,
         says="pods of queue other are protected by PodDisruptionBudget default/careful",
         suggests="let PodDisruptionBudget default/careful allow 3 disruptions at a time "
@@ -320,11 +297,9 @@ MIXTURES = (
     Situation(
         name="min-runtime",
         stage=Stage.VICTIMS_PROTECTED,
-        nodes=nodes(),
         objects=[team(deserved=4), team("other", reclaimMinRuntime="2h")],
         before=[(gpus("theirs", 8, "other"), 8)],
         waits=[gpus("waiting", 4)],
-        gang=JOB,
         pods=4,
         says="every gang of queue other is within its min runtime of 7200 s",
         suggests="set reclaimMinRuntime of Queue other to 0s",
@@ -347,7 +322,6 @@ MIXTURES = (
             ),
         ],
         waits=[cores("waiting", 2)],
-        gang=JOB,
         pods=2,
         says="queue team would have 6 CPU cores allocated, above its fair share of 4",
         suggests="set resources.cpu.deserved of Queue team to 6",

@@ -6,7 +6,7 @@ The same for the simulation and for clusters with an API server.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -29,43 +29,9 @@ from tests.support.cluster.manifests import (
 RACK = "example.com/rack"
 POOL = "example.com/pool"
 GATE = "example.com/approved"
+JOB = "default/Job/waiting"
 FITTING = 'device.attributes["gpu.nvidia.com"].architecture == "Hopper"'
 STRANGE = 'device.attributes["gpu.nvidia.com"].productName == "NVIDIA H200"'
-
-
-@dataclass(frozen=True, kw_only=True)
-class Situation:
-    """Some run, then one waits.
-
-    ``before``: Jobs, and how many of their pods run before the next is submitted. ``patience``:
-    seconds that a gang of ``before`` that does not run has to wait first.
-    """
-
-    name: str
-    stage: Stage | str
-    """A state of an explanation where it is no gang."""
-    nodes: Sequence[FakeNode]
-    objects: Sequence[Document]
-    waits: Sequence[Document]
-    gang: str
-    pods: int
-    """Pods that run once it has started."""
-    suggests: str
-    """What the first suggestion says."""
-    says: str = ""
-    """Part of its message."""
-    before: Sequence[tuple[Document, int]] = ()
-    patience: float = 0.0
-    definitions: Sequence[Document] = ()
-    """Of kinds that are not ours."""
-
-
-def few_fast(situations: Sequence[Situation]) -> list[pytest.ParameterSet]:
-    """Every eighth stays in ``make test-fast``; the others are slow."""
-    return [
-        pytest.param(each, id=each.name, marks=[pytest.mark.slow] if rank % 8 else [])
-        for rank, each in enumerate(situations)
-    ]
 
 
 def in_queue(name: str) -> Mapping[str, str]:
@@ -106,14 +72,46 @@ def crew(size: int, floor: int) -> Sequence[Document]:
     return [pod(f"waiting-{number}", pod_spec(gpus=1), annotations=marks) for number in range(size)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """Some run, then one waits: by default in queue ``team``, for a node of eight GPUs.
+
+    ``before``: Jobs, and how many of their pods run before the next is submitted. ``patience``:
+    seconds that a gang of ``before`` that does not run has to wait first.
+    """
+
+    name: str
+    stage: Stage | str
+    """A state of an explanation where it is no gang."""
+    waits: Sequence[Document]
+    pods: int
+    """Pods that run once it has started."""
+    suggests: str
+    """What the first suggestion says."""
+    gang: str = JOB
+    nodes: Sequence[FakeNode] = field(default_factory=nodes)
+    objects: Sequence[Document] = field(default_factory=lambda: [team()])
+    says: str = ""
+    """Part of its message."""
+    before: Sequence[tuple[Document, int]] = ()
+    patience: float = 0.0
+    definitions: Sequence[Document] = ()
+    """Of kinds that are not ours."""
+
+
+def few_fast(situations: Sequence[Situation]) -> list[pytest.ParameterSet]:
+    """Every eighth stays in ``make test-fast``; the others are slow."""
+    return [
+        pytest.param(each, id=each.name, marks=[pytest.mark.slow] if rank % 8 else [])
+        for rank, each in enumerate(situations)
+    ]
+
+
 ONE_CPU = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-JOB = "default/Job/waiting"
 SITUATIONS = (
     Situation(
         name="members",
         stage=Stage.BELOW_MIN_MEMBER,
-        nodes=nodes(),
-        objects=[team()],
         waits=crew(3, floor=4),
         gang="default/PodGroup/waiting",
         pods=3,
@@ -123,10 +121,7 @@ SITUATIONS = (
     Situation(
         name="gates",
         stage=Stage.SCHEDULING_GATED,
-        nodes=nodes(),
-        objects=[team()],
         waits=[gpus("waiting", 2, schedulingGates=[{"name": GATE}])],
-        gang=JOB,
         pods=2,
         says="gated pods: 2",
         suggests=f"remove the scheduling gate {GATE} from its pods",
@@ -134,10 +129,8 @@ SITUATIONS = (
     Situation(
         name="queue-max",
         stage=Stage.QUEUE_MAX,
-        nodes=nodes(),
         objects=[team("company", maxGPUs=4), team(parent="company")],
         waits=[gpus("waiting", 6)],
-        gang=JOB,
         pods=6,
         says="company quota has reached the allowable limit of GPUs. Limit is 4 GPUs",
         suggests="set maxGPUs of Queue company to 6",
@@ -145,7 +138,6 @@ SITUATIONS = (
     Situation(
         name="non-preemptible",
         stage=Stage.NON_PREEMPTIBLE,
-        nodes=nodes(),
         objects=[team(deserved=2)],
         waits=[
             marked(
@@ -157,7 +149,6 @@ SITUATIONS = (
                 annotations={"kai.scheduler/batch-min-member": "4"},
             )
         ],
-        gang=JOB,
         pods=4,
         says="team quota is 2 GPUs",
         suggests="set deservedGPUs of Queue team to 4",
@@ -165,11 +156,9 @@ SITUATIONS = (
     Situation(
         name="fair-share",
         stage=Stage.FAIR_SHARE,
-        nodes=nodes(),
         objects=[team(), team("other")],
         before=[(gpus("own", 4), 4), (gpus("theirs", 4, "other"), 4)],
         waits=[gpus("waiting", 4)],
-        gang=JOB,
         pods=4,
         says="queue team would have 8 GPUs allocated, above its fair share of 4",
         suggests="set deservedGPUs of Queue team to 8",
@@ -178,9 +167,7 @@ SITUATIONS = (
         name="node-filters",
         stage=Stage.NODE_FILTERS,
         nodes=labelled(POOL, "h100"),
-        objects=[team()],
         waits=[gpus("waiting", 2, nodeSelector={POOL: "h200"})],
-        gang=JOB,
         pods=2,
         says="1 didn't match Pod's node selector",
         suggests=f"correct node label {POOL}=h200 to h100",
@@ -189,9 +176,7 @@ SITUATIONS = (
         name="resources",
         stage=Stage.RESOURCES,
         nodes=[FakeNode(name="node-0", allocatable={"cpu": "4"})],
-        objects=[team()],
         waits=[gpus("waiting", 6, count=0, containers=[ONE_CPU])],
-        gang=JOB,
         pods=4,
         says="6 pods must start together but only 4",
         suggests="let it start with 4 of its 6 pods (min-available)",
@@ -200,14 +185,12 @@ SITUATIONS = (
         name="topology",
         stage=Stage.TOPOLOGY,
         nodes=labelled(RACK, "r1", "r2"),
-        objects=[team()],
         waits=[
             marked(
                 gpus("waiting", 6),
                 annotations={"kai.scheduler/topology-required-placement": RACK},
             )
         ],
-        gang=JOB,
         pods=6,
         says=f"requirement {RACK} couldn't be satisfied",
         suggests=f"only prefer one {RACK}, not require it",
@@ -224,7 +207,6 @@ SITUATIONS = (
             ),
         ],
         waits=[job("waiting", 2, pod_spec(template=TEMPLATE), annotations=in_queue("team"))],
-        gang=JOB,
         pods=2,
         says=f"no device matches selector: of 4 devices 4 fail selector #0 ({STRANGE})",
         suggests=f"remove {STRANGE} from ResourceClaimTemplate {TEMPLATE}",
@@ -236,7 +218,6 @@ SITUATIONS = (
         objects=[team(deserved=4), team("other", deserved=4)],
         before=[(gpus("theirs", 4, "other", nodeSelector={POOL: "x"}), 4)],
         waits=[gpus("waiting", 4, nodeSelector={POOL: "x"})],
-        gang=JOB,
         pods=4,
         says="queue other has 4 GPUs allocated, within its deserved quota of 4",
         suggests=f"remove the requirement of node label {POOL}=x",
@@ -244,11 +225,9 @@ SITUATIONS = (
     Situation(
         name="budget",
         stage=Stage.EVICTION_LIMITS,
-        nodes=nodes(),
         objects=[team(deserved=4), team("other", maxEvictionsPerHour=0)],
         before=[(marked(gpus("theirs", 8, "other"), annotations={MIN_AVAILABLE_KEY: "2"}), 8)],
         waits=[gpus("waiting", 4)],
-        gang=JOB,
         pods=4,
         says="pods of queue other are protected by maxEvictionsPerHour, which is 0",
         suggests="allow 4 evictions an hour in Queue other (maxEvictionsPerHour)",
@@ -256,7 +235,6 @@ SITUATIONS = (
     Situation(
         name="reservation",
         stage=Stage.RESERVED,
-        nodes=nodes(),
         objects=[
             team("steady", reclaimMinRuntime="1h"),
             team("patient", deserved=8, reserveAfter="1s"),
@@ -265,7 +243,6 @@ SITUATIONS = (
         before=[(gpus("theirs", 6, "steady"), 6), (gpus("big", 8, "patient"), 0)],
         patience=2.0,
         waits=[gpus("waiting", 1)],
-        gang=JOB,
         pods=1,
         says="1 node is reserved for gangs that have waited longer",
         suggests="reserve no nodes for gangs of Queue patient (reserveAfter)",

@@ -13,7 +13,6 @@ from tests.support.cluster.manifests import (
     priority_class,
 )
 from tests.support.situations import (
-    JOB,
     POOL,
     RACK,
     Situation,
@@ -84,9 +83,7 @@ def selector(name: str, expression: str, says: str, suggests: str) -> Situation:
         name=name,
         stage=Stage.DEVICES,
         nodes=gpu_nodes(1, published_gpus=4),
-        objects=[team()],
         waits=claiming(expression),
-        gang=JOB,
         pods=1,
         says=says,
         suggests=f"{suggests} in ResourceClaimTemplate {TEMPLATE}",
@@ -98,9 +95,7 @@ def node_name(name: str, says: str, suggests: str, **spec: object) -> Situation:
         name=name,
         stage=Stage.NODE_FILTERS,
         nodes=labelled(POOL, "h100"),
-        objects=[team()],
         waits=[gpus("waiting", 1, **spec)],
-        gang=JOB,
         pods=1,
         says=says,
         suggests=suggests,
@@ -117,10 +112,8 @@ NAMES = (
     Situation(
         name="queue-misspelt",
         stage=Stage.QUEUE_NOT_FOUND,
-        nodes=nodes(),
         objects=[team("team-a"), team("other")],
         waits=[gpus("waiting", 1, "team-aa")],
-        gang=JOB,
         pods=1,
         says='queue "team-aa" does not exist',
         suggests="use queue team-a instead of team-aa",
@@ -128,10 +121,8 @@ NAMES = (
     Situation(
         name="queue-missing",
         stage=Stage.QUEUE_NOT_FOUND,
-        nodes=nodes(),
         objects=[team("team-a"), team("team-b")],
         waits=[job("waiting", 1, pod_spec(gpus=1), annotations={})],
-        gang=JOB,
         pods=1,
         says="Queues for namespace default: team-a, team-b.",
         suggests="use queue team-a",
@@ -139,10 +130,8 @@ NAMES = (
     Situation(
         name="queue-closed",
         stage=Stage.INVALID,
-        nodes=nodes(),
         objects=[team("open"), team("theirs", namespaces={"names": ["elsewhere"]})],
         waits=[gpus("waiting", 1, "theirs")],
-        gang=JOB,
         pods=1,
         says="Queues for namespace default: open.",
         suggests="use queue open instead of theirs",
@@ -150,8 +139,6 @@ NAMES = (
     Situation(
         name="scheduler-misspelt",
         stage=OTHER_SCHEDULER,
-        nodes=nodes(),
-        objects=[team()],
         waits=[
             job(
                 "waiting",
@@ -160,7 +147,6 @@ NAMES = (
                 annotations=in_queue("team"),
             )
         ],
-        gang=JOB,
         pods=2,
         says='no pod with spec.schedulerName "kai-schedular" was ever placed; '
         "did you mean kai-scheduler?",
@@ -169,10 +155,8 @@ NAMES = (
     Situation(
         name="priority-class-misspelt",
         stage=NO_PODS,
-        nodes=nodes(),
         objects=[team(), priority_class("urgent", 100)],
         waits=[gpus("waiting", 2, priorityClassName="urgnet")],
-        gang=JOB,
         pods=2,
         says='it has no pods: PriorityClass "urgnet" does not exist; did you mean urgent?',
         suggests="correct PriorityClass urgnet to urgent",
@@ -198,8 +182,6 @@ NAMES = (
     Situation(
         name="resource-misspelt",
         stage=Stage.RESOURCES,
-        nodes=nodes(),
-        objects=[team()],
         waits=[
             gpus(
                 "waiting",
@@ -213,7 +195,6 @@ NAMES = (
                 ],
             )
         ],
-        gang=JOB,
         pods=1,
         says="No node reports resource nvidia.com/gpus; did you mean nvidia.com/gpu?",
         suggests="correct resource nvidia.com/gpus to nvidia.com/gpu",
@@ -222,14 +203,12 @@ NAMES = (
         name="level-misspelt",
         stage=Stage.TOPOLOGY,
         nodes=labelled(RACK, "r1", "r2"),
-        objects=[team()],
         waits=[
             marked(
                 gpus("waiting", 2),
                 annotations={"kai.scheduler/topology-required-placement": "example.com/rak"},
             )
         ],
-        gang=JOB,
         pods=2,
         says=f"No node has label example.com/rak; did you mean {RACK}?",
         suggests=f"correct topology level example.com/rak to {RACK}",
@@ -238,9 +217,7 @@ NAMES = (
         name="device-class-misspelt",
         stage=Stage.DEVICES,
         nodes=gpu_nodes(1, published_gpus=4),
-        objects=[team()],
         waits=claiming(deviceClassName="gpu.nvidia.comm"),
-        gang=JOB,
         pods=1,
         says=f"Did you mean DeviceClass {GPU_DRIVER}?",
         suggests=f"correct DeviceClass gpu.nvidia.comm to {GPU_DRIVER} in "
@@ -250,9 +227,7 @@ NAMES = (
         name="template-misspelt",
         stage=Stage.CLAIMS_NOT_READY,
         nodes=gpu_nodes(1, published_gpus=4),
-        objects=[team()],
         waits=claiming(template="one-gpus"),
-        gang=JOB,
         pods=1,
         says=f"Did you mean ResourceClaimTemplate {TEMPLATE}?",
         suggests=f"correct ResourceClaimTemplate one-gpus to {TEMPLATE}",
@@ -263,7 +238,6 @@ NAMES = (
         nodes=gpu_nodes(1, published_gpus=4),
         objects=[team(), claim("shared")],
         waits=[job("waiting", 1, pod_spec(claim="sharde"), annotations=in_queue("team"))],
-        gang=JOB,
         pods=1,
         says='resourceclaim "sharde" not found in namespace "default". '
         "Did you mean ResourceClaim shared?",
@@ -272,7 +246,6 @@ NAMES = (
     Situation(
         name="volume-claim-misspelt",
         stage=Stage.CLAIMS_NOT_READY,
-        nodes=nodes(),
         objects=[team(), storage_class("fast"), volume_claim("dataset", "fast")],
         waits=[
             gpus(
@@ -281,7 +254,6 @@ NAMES = (
                 volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "datasets"}}],
             )
         ],
-        gang=JOB,
         pods=1,
         says="Did you mean PersistentVolumeClaim dataset?",
         suggests="correct PersistentVolumeClaim datasets to dataset",
@@ -289,10 +261,8 @@ NAMES = (
     Situation(
         name="volume-claim-missing",
         stage=Stage.CLAIMS_NOT_READY,
-        nodes=nodes(),
         objects=[team(), storage_class("fast")],
         waits=[gpus("waiting", 1, volumes=[DATA])],
-        gang=JOB,
         pods=1,
         says='persistentvolumeclaim "data" not found.',
         suggests="create PersistentVolumeClaim data of StorageClass fast, as large as its data "
@@ -301,10 +271,8 @@ NAMES = (
     Situation(
         name="storage-class-misspelt",
         stage=Stage.CLAIMS_NOT_READY,
-        nodes=nodes(),
         objects=[team(), storage_class("fast"), volume_claim("data", "fasst")],
         waits=[gpus("waiting", 1, volumes=[DATA])],
-        gang=JOB,
         pods=1,
         says='storage class "fasst" does not exist. Did you mean StorageClass fast?',
         suggests="correct StorageClass fasst to fast in PersistentVolumeClaim data",
@@ -351,9 +319,7 @@ NAMES = (
         name="taint",
         stage=Stage.NODE_FILTERS,
         nodes=[SPOT, *nodes()],
-        objects=[team()],
         waits=[gpus("waiting", 1, nodeSelector={POOL: "spot"})],
-        gang=JOB,
         pods=1,
         says="A toleration of taint example.com/spot=true:NoSchedule would admit 1 node.",
         suggests="tolerate the taint example.com/spot=true:NoSchedule",
@@ -364,10 +330,8 @@ ACCOUNTS = (
     Situation(
         name="service-account-misspelt",
         stage=NO_PODS,
-        nodes=nodes(),
         objects=[team(), service_account("trainer")],
         waits=[gpus("waiting", 2, serviceAccountName="traner")],
-        gang=JOB,
         pods=2,
         says='it has no pods: ServiceAccount "traner" does not exist; did you mean trainer?',
         suggests="correct ServiceAccount traner to trainer",
@@ -375,10 +339,8 @@ ACCOUNTS = (
     Situation(
         name="service-account-missing",
         stage=NO_PODS,
-        nodes=nodes(),
         objects=[team(), service_account("default-trainer")],
         waits=[gpus("waiting", 2, serviceAccountName="nightly")],
-        gang=JOB,
         pods=2,
         says='it has no pods: ServiceAccount "nightly" does not exist; create it, or name another',
         suggests="create ServiceAccount nightly",

@@ -9,7 +9,6 @@ from tests.support.mixtures import volume_in
 from tests.support.pending.names import DATA, SPOT, claiming
 from tests.support.pending.sizes import requesting
 from tests.support.situations import (
-    JOB,
     ONE_CPU,
     POOL,
     Situation,
@@ -35,9 +34,9 @@ SPREAD = {
 
 def requiring(name: str, says: str, suggests: str, *waits: Document, **fields: object) -> Situation:
     """On one node of 8 GPUs."""
-    given = {"stage": Stage.NODE_FILTERS, "nodes": nodes(), "objects": [team()], "pods": 1}
+    given = {"stage": Stage.NODE_FILTERS, "pods": 1}
     fields = {**given, "waits": waits, **fields}
-    return Situation(name=name, gang=JOB, says=says, suggests=suggests, **fields)
+    return Situation(name=name, says=says, suggests=suggests, **fields)
 
 
 def node_terms(**term: object) -> Document:

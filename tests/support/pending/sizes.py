@@ -8,7 +8,6 @@ from tests.support.cluster.api import Document
 from tests.support.cluster.manifests import job, pod_spec
 from tests.support.pending.names import CAPACITY, claiming
 from tests.support.situations import (
-    JOB,
     POOL,
     RACK,
     Situation,
@@ -37,8 +36,8 @@ def small_nodes(count: int, **allocatable: str) -> Sequence[FakeNode]:
 
 def too_large(name: str, says: str, suggests: str, **fields: object) -> Situation:
     """On two nodes of 8 GPUs and 1Ti of memory."""
-    given = {"stage": Stage.RESOURCES, "nodes": nodes(2), "objects": [team()], "pods": 1}
-    return Situation(name=name, gang=JOB, says=says, suggests=suggests, **{**given, **fields})
+    given = {"stage": Stage.RESOURCES, "nodes": nodes(2), "pods": 1}
+    return Situation(name=name, says=says, suggests=suggests, **{**given, **fields})
 
 
 SIZES = (
