@@ -25,6 +25,7 @@ from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.watch import kinds
 from tests.cluster.conformance import both_schedulers as documents
 from tests.cluster.conformance.both_schedulers import OURS, Case
+from tests.dra.upstream.objects import ONE, P
 from tests.support.executed_plans import remove_pod, start
 from tests.support.records import from_json
 from tests.support.scenario import Cluster, at, cluster, node, queue
@@ -69,7 +70,10 @@ class Scenario:
 
 
 def scenario(source: str, expect: Mapping[str, str], **fields: Any) -> Scenario:
-    """A scenario; ``fields``: its own, and those of its case."""
+    """A scenario; ``fields``: its own, and those of its case.
+
+    Unless they say otherwise, a pod p claims one device by a template.
+    """
     own = {
         name: fields.pop(name)
         for name in ("late", "objects", "cpu", "plugin", "without_class", "pod_fields", "labels")
@@ -77,7 +81,9 @@ def scenario(source: str, expect: Mapping[str, str], **fields: Any) -> Scenario:
     }
     waits = frozenset(name for name, text in expect.items() if text.startswith("!"))
     name = source.rpartition("/")[2].lower().replace(" ", "-").replace("_", "-")[:40].strip("-.,")
-    return Scenario(source, expect, Case(name, waits=waits, **fields), **own)
+    return Scenario(
+        source, expect, Case(name, waits=waits, **{"pods": P, "requests": ONE, **fields}), **own
+    )
 
 
 def play(given: Scenario) -> dict[str, str]:

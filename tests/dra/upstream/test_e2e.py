@@ -5,10 +5,8 @@ import pytest
 from tests.dra.upstream.objects import (
     A1,
     A2,
-    ONE,
     PQ,
     SHARED,
-    P,
     attribute,
     container,
     counters,
@@ -30,17 +28,10 @@ from tests.dra.upstream.objects import (
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 SCENARIOS = [
-    scenario(
-        "e2e/supports simple pod referencing inline resource claim",
-        {"p": "1"},
-        requests=ONE,
-        pods=P,
-    ),
+    scenario("e2e/supports simple pod referencing inline resource claim", {"p": "1"}),
     scenario(
         "e2e/supports inline claim referenced by multiple containers",
         {"p": "1"},
-        requests=ONE,
-        pods=P,
         pod_fields={"p": {"containers": [container("x", ("t",)), container("y", ("t",))]}},
     ),
     scenario(
@@ -69,8 +60,6 @@ SCENARIOS = [
     scenario(
         "e2e/supports init containers",
         {"p": "1"},
-        requests=ONE,
-        pods=P,
         pod_fields={"p": {"initContainers": [container("init", ("t",))]}},
     ),
     scenario(
@@ -84,7 +73,6 @@ SCENARIOS = [
         "e2e/supports reusing resources",
         {"q": "a: d0"},
         devices=A1,
-        requests=ONE,
         pods={"p": ["=t"], "-p": [], "q": ["=t"]},
     ),
     scenario(
@@ -136,7 +124,6 @@ SCENARIOS = [
         "e2e/runs pod after driver starts",
         {"p": "a: late"},
         devices={"a": []},
-        requests=ONE,
         pods={"p": ["=t"], "+s": []},
         late={"s": [resource_slice("late", device("late"))]},
     ),
@@ -152,13 +139,11 @@ SCENARIOS = [
         {"p": "!no such key"},
         devices=A1,
         requests={"=t": [exactly(selectors=attribute("nope", "x"))]},
-        pods=P,
     ),
     scenario(
         "e2e/uses all resources",
         {f"p{i}": "1" for i in range(6)},
         devices=on("a", "d0", "d1", "d2") | on("b", "e0", "e1", "e2"),
-        requests=ONE,
         pods={f"p{i}": ["=t"] for i in range(6)},
     ),
     scenario(
@@ -174,7 +159,6 @@ SCENARIOS = [
                 )
             ]
         },
-        pods=P,
     ),
     scenario(
         "e2e/uses the config for the selected subrequest",
@@ -187,7 +171,6 @@ SCENARIOS = [
                 "opaque": {"driver": "CASE.example.com", "parameters": {"kind": "y"}},
             }
         ],
-        pods=P,
     ),
     scenario(
         "e2e/chooses the correct subrequest subject to constraints",
@@ -209,7 +192,6 @@ SCENARIOS = [
             ]
         },
         constraints=[{"requests": ["fixed", "any"], "matchAttribute": "CASE.example.com/model"}],
-        pods=P,
     ),
     scenario(
         "e2e/chooses the correct subrequest for each pod",
@@ -228,7 +210,6 @@ SCENARIOS = [
                 "opaque": {"driver": "CASE.example.com", "parameters": {"kind": "x"}},
             }
         ],
-        pods=P,
     ),
     scenario(
         "e2e/supports requests with alternatives",
@@ -241,7 +222,6 @@ SCENARIOS = [
                 )
             ]
         },
-        pods=P,
     ),
     scenario(
         "e2e/must consume and free up counters",
@@ -300,52 +280,43 @@ SCENARIOS = [
         {"p": "!"},
         devices={"a": [shareable("s", "60Gi")]},
         requests={"=t": [memory("61Gi")]},
-        pods=P,
     ),
     scenario(
         "e2e/NoSchedule keeps pod pending",
         {"p": "!tainted"},
         devices={"a": [device("d0", taints=[taint()])]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "e2e/NoSchedule can be tolerated",
         {"p": "a: d0"},
         devices={"a": [device("d0", taints=[taint()])]},
         requests={"=t": [exactly(tolerations=[{"operator": "Exists", "effect": "NoSchedule"}])]},
-        pods=P,
     ),
     scenario(
         "e2e/NoSchedule tolerated for another effect",
         {"p": "!tainted"},
         devices={"a": [device("d0", taints=[taint()])]},
         requests={"=t": [exactly(tolerations=[{"operator": "Exists", "effect": "NoExecute"}])]},
-        pods=P,
     ),
     scenario(
         "e2e/NoExecute keeps pod pending",
         {"p": "!tainted"},
         devices={"a": [device("d0", taints=[taint("NoExecute")])]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "e2e/NoExecute can be tolerated",
         {"p": "a: d0"},
         devices={"a": [device("d0", taints=[taint("NoExecute")])]},
         requests={"=t": [exactly(tolerations=[{"operator": "Exists", "effect": "NoExecute"}])]},
-        pods=P,
     ),
     scenario(
         "e2e/DeviceTaintRule keeps later pods away",
         {"p": "a: d0", "q": "!"},
         devices=A2,
-        requests=ONE,
         pods={"p": ["=t"], "+r": [], "q": ["=t"]},
         late={"r": [taint_rule(driver="CASE.example.com")]},
     ),
-    scenario("e2e/work", {"p": "1"}, requests=ONE, pods=P),
+    scenario("e2e/work", {"p": "1"}),
 ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dra.upstream.objects import A1, A2, ONE, P, container, device, device_class
+from tests.dra.upstream.objects import A1, A2, container, device, device_class
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 EXTENDED = "case.example.com/device"
@@ -38,8 +38,6 @@ SCENARIOS = [
         {"p": "2"},
         devices=A2,
         extended_resource="1",
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "e2e/must run a pod with explicit extended resource with one container one resource",

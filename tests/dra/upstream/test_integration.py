@@ -5,10 +5,8 @@ import pytest
 from tests.dra.upstream.objects import (
     A1,
     A2,
-    ONE,
     PQ,
     SHARED,
-    P,
     attribute,
     device,
     device_class,
@@ -56,21 +54,18 @@ SCENARIOS = [
         {"p": "a: d0"},
         devices={"a": [device("d0", model="small")]},
         requests={"=t": [first(sub("x", selectors=attribute("model", "huge")), sub("y"))]},
-        pods=P,
     ),
     scenario(
         "integration/PrioritizedList none fits",
         {"p": "!cannot allocate"},
         devices=A1,
         requests={"=t": [first(sub("x", count=2), sub("y", count=3))]},
-        pods=P,
     ),
     scenario(
         "integration/PrioritizedListScoring",
         {"p": "b: d0 d1"},
         devices=on("a", "d0") | on("b", "d0", "d1"),
         requests={"=t": [first(sub("x", count=2), sub("y"))]},
-        pods=P,
     ),
     scenario(
         "integration/PrioritizedListScoring second of both",
@@ -112,7 +107,6 @@ SCENARIOS = [
         {"p": "!"},
         devices={"a": [device(f"d{i}") for i in range(20)]},
         requests={"=t": [exactly(count=21)]},
-        pods=P,
     ),
     scenario(
         "integration/UsesAllResources",
@@ -121,14 +115,12 @@ SCENARIOS = [
             "a": [device(f"d{i}") for i in range(4)],
             "b": [device(f"e{i}") for i in range(4)],
         },
-        requests=ONE,
         pods={f"p{i}": ["=t"] for i in range(8)},
     ),
     scenario(
         "integration/UsesAllResources and no more",
         {**{f"p{i}": "1" for i in range(4)}, "p4": "!insufficient"},
         devices=on("a", "d0", "d1") | on("b", "e0", "e1"),
-        requests=ONE,
         pods={f"p{i}": ["=t"] for i in range(5)},
     ),
     scenario(
@@ -149,8 +141,6 @@ SCENARIOS = [
         "integration/EvictCluster NoExecute",
         {"p": "!tainted"},
         devices=A1,
-        requests=ONE,
-        pods=P,
         objects=[taint_rule("NoExecute", driver="CASE.example.com")],
     ),
     scenario(
@@ -158,7 +148,6 @@ SCENARIOS = [
         {"p": "a: d0"},
         devices={"a": [device("d0", taints=[taint("NoExecute")])]},
         requests={"=t": [exactly(tolerations=[{"operator": "Exists"}])]},
-        pods=P,
     ),
     scenario(
         "integration/EvictCluster tolerated key and value",
@@ -171,7 +160,6 @@ SCENARIOS = [
                 )
             ]
         },
-        pods=P,
     ),
     scenario(
         "integration/EvictCluster other value",
@@ -184,30 +172,23 @@ SCENARIOS = [
                 )
             ]
         },
-        pods=P,
     ),
     scenario(
         "integration/NoScheduleRule",
         {"p": "!tainted"},
         devices=A1,
-        requests=ONE,
-        pods=P,
         objects=[taint_rule(device="d0")],
     ),
     scenario(
         "integration/NoScheduleRule other pool",
         {"p": "a: d0"},
         devices=A1,
-        requests=ONE,
-        pods=P,
         objects=[taint_rule(pool="b")],
     ),
     scenario(
         "integration/NoScheduleRule other device",
         {"p": "a: d1"},
         devices=A2,
-        requests=ONE,
-        pods=P,
         objects=[taint_rule(device="d0", pool="a", driver="CASE.example.com")],
     ),
     scenario(
@@ -225,7 +206,6 @@ SCENARIOS = [
                 shareable("s", "80Gi", default="10Gi", validRange={"min": "10Gi", "step": "10Gi"})
             ]
         },
-        requests=ONE,
         pods=PQ,
     ),
     scenario(
@@ -246,7 +226,6 @@ SCENARIOS = [
         },
         requests={"=t": [memory("1Gi", "x"), memory("1Gi", "y")]},
         constraints=[{"distinctAttribute": "CASE.example.com/id"}],
-        pods=P,
     ),
     scenario(
         "integration/ConsumableCapacity too few distinct devices",
@@ -254,7 +233,6 @@ SCENARIOS = [
         devices={"a": [{**shareable("s"), "attributes": {"id": {"string": "s"}}}]},
         requests={"=t": [memory("1Gi", "x"), memory("1Gi", "y")]},
         constraints=[{"distinctAttribute": "CASE.example.com/id"}],
-        pods=P,
     ),
     scenario(
         "integration/ListTypeAttributes",
@@ -267,7 +245,6 @@ SCENARIOS = [
         },
         requests={"=t": [exactly(count=2)]},
         constraints=[{"matchAttribute": "CASE.example.com/roots"}],
-        pods=P,
     ),
     scenario(
         "integration/ListTypeAttributes nothing in common",
@@ -275,14 +252,12 @@ SCENARIOS = [
         devices={"a": [{**device("d0"), **listed(["r0"])}, {**device("d1"), **listed(["r2"])}]},
         requests={"=t": [exactly(count=2)]},
         constraints=[{"matchAttribute": "CASE.example.com/roots"}],
-        pods=P,
     ),
     scenario(
         "integration/DeviceClass selectors",
         {"p": "a: d1"},
         devices={"a": [device("d0", model="x"), device("d1", model="y")]},
         requests={"=t": [of_class("narrow")]},
-        pods=P,
         objects=[device_class("narrow", "device.attributes['CASE.example.com'].model == 'y'")],
     ),
     scenario(
@@ -290,7 +265,6 @@ SCENARIOS = [
         {"p": "!"},
         devices={"a": [device("d0", model="x"), device("d1", model="y")]},
         requests={"=t": [of_class("narrow", selectors=attribute("model", "x"))]},
-        pods=P,
         objects=[device_class("narrow", "device.attributes['CASE.example.com'].model == 'y'")],
     ),
     scenario(
@@ -314,7 +288,6 @@ SCENARIOS = [
         requests={
             "=t": [exactly(selectors=selecting("'memory' in device.capacity['CASE.example.com']"))]
         },
-        pods=P,
     ),
 ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dra.upstream.objects import ONE, PQ, SHARED, P, device, exactly
+from tests.dra.upstream.objects import PQ, SHARED, device, exactly
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 CPU = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "4"}}}
@@ -43,7 +43,6 @@ SCENARIOS = [
         {"p": "1", "q": "1", "r": "!Insufficient cpu"},
         cpu="11",
         devices={"a": [{**device(f"d{i}"), **CPU} for i in range(3)]},
-        requests=ONE,
         pods={**PQ, "r": ["=t"]},
     ),
     scenario(
@@ -59,8 +58,6 @@ SCENARIOS = [
         {"p": "1"},
         cpu="20",
         devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
         pod_fields={"p": with_claim("1", resources={"requests": {"cpu": "6"}})},
     ),
     scenario(
@@ -68,8 +65,6 @@ SCENARIOS = [
         {"p": "!pod level request for cpu is insufficient"},
         cpu="20",
         devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
         pod_fields={"p": with_claim("1", resources={"requests": {"cpu": "4"}})},
     ),
     scenario(
@@ -77,8 +72,6 @@ SCENARIOS = [
         {"p": "!Insufficient cpu"},
         cpu="3",
         devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "integration/InsufficientNodeResources ExceedNodeCapacityWithCapacityKey",
@@ -86,14 +79,12 @@ SCENARIOS = [
         cpu="4",
         devices={"a": [POOL]},
         requests=drawing("5"),
-        pods=P,
     ),
     scenario(
         "integration/StandardPodFailsDueToInsufficientResourcesAfterDRAConsumption",
         {"p": "1", "q": "!Insufficient cpu"},
         cpu="6",
         devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
         pods={"p": ["=t"], "q": []},
         pod_fields={"q": plain("3")},
     ),
@@ -102,7 +93,6 @@ SCENARIOS = [
         {"p": "1", "q": "0"},
         cpu="7",
         devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
         pods={"p": ["=t"], "q": []},
         pod_fields={"q": plain("3")},
     ),
@@ -111,7 +101,6 @@ SCENARIOS = [
         {"p": "1", "q": "1"},
         cpu="8",
         devices={"a": [{**device("d0"), **CPU}, {**device("d1"), **CPU}]},
-        requests=ONE,
         pods=PQ,
     ),
     scenario(
@@ -119,8 +108,6 @@ SCENARIOS = [
         {"p": "!no container refers to it"},
         cpu="20",
         devices={"a": [{**device("d0"), **CPU}]},
-        requests=ONE,
-        pods=P,
         pod_fields={"p": plain("1")},
     ),
 ]

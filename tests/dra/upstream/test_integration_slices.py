@@ -3,9 +3,7 @@
 import pytest
 
 from tests.dra.upstream.objects import (
-    ONE,
     PQ,
-    P,
     attribute,
     counters,
     device,
@@ -22,7 +20,6 @@ SCENARIOS = [
         {"p": "1", "q": "1", "r": "!insufficient"},
         devices={"a": [partition("p4", 4), partition("p3", 3), partition("p1", 1)]},
         counters=counters(7),
-        requests=ONE,
         pods={**PQ, "r": ["=t"]},
     ),
     scenario(
@@ -30,7 +27,6 @@ SCENARIOS = [
         {"q": "a: p7"},
         devices={"a": [partition("p7", 7)]},
         counters=counters(7),
-        requests=ONE,
         pods={"p": ["=t"], "-p": [], "q": ["=t"]},
     ),
     scenario(
@@ -38,7 +34,6 @@ SCENARIOS = [
         {"p": "b: d1"},
         devices={"a": [], "b": []},
         requests={"=t": [exactly(selectors=attribute("model", "y"))]},
-        pods=P,
         objects=[
             resource_slice(
                 "each",
@@ -53,7 +48,6 @@ SCENARIOS = [
         "integration/MultiHostDevice",
         {"p": "net", "q": "!insufficient"},
         devices={"a": [], "b": []},
-        requests=ONE,
         pods=PQ,
         objects=[
             resource_slice(
@@ -79,8 +73,6 @@ SCENARIOS = [
         "integration/MultiHostDevice elsewhere",
         {"p": "b: net"},
         devices={"a": [], "b": []},
-        requests=ONE,
-        pods=P,
         objects=[
             resource_slice(
                 "net",
@@ -101,24 +93,18 @@ SCENARIOS = [
         "integration/InvalidResourceSlices invalid-one-node-and-valid-other",
         {"p": "b: d1"},
         devices={"a": []} | on("b", "d1"),
-        requests=ONE,
-        pods=P,
         objects=[resource_slice("bad", device("d0"), device("d0"))],
     ),
     scenario(
         "integration/InvalidResourceSlices only-invalid-for-one-node",
         {"p": "!"},
         devices={"a": []},
-        requests=ONE,
-        pods=P,
         objects=[resource_slice("bad", device("d0"), device("d0"))],
     ),
     scenario(
         "integration/InvalidResourceSlices invalid-for-all-nodes",
         {"p": "!"},
         devices={"a": [], "b": []},
-        requests=ONE,
-        pods=P,
         objects=[resource_slice("bad", device("d0"), device("d0"), allNodes=True)],
     ),
     scenario(
@@ -126,21 +112,17 @@ SCENARIOS = [
         {"p": "32"},
         devices={"a": [device(f"d{i}") for i in range(128)]},
         requests={"=t": [exactly(count=32)]},
-        pods=P,
     ),
     scenario(
         "integration/MaxResourceSlice too many",
         {"p": "!exceeds"},
         devices={"a": [device(f"d{i}") for i in range(128)]},
         requests={"=t": [exactly(count=33)]},
-        pods=P,
     ),
     scenario(
         "integration/Generation of a pool",
         {"p": "a: new"},
         devices={"a": []},
-        requests=ONE,
-        pods=P,
         objects=[
             resource_slice("pool-old", device("old"), pool={"name": "pool", "generation": 1}),
             resource_slice("pool-new", device("new"), pool={"name": "pool", "generation": 2}),

@@ -9,10 +9,8 @@ import pytest
 from tests.dra.upstream.objects import (
     A1,
     A2,
-    ONE,
     PQ,
     SHARED,
-    P,
     attribute,
     device,
     exactly,
@@ -50,31 +48,18 @@ SCENARIOS = [
     scenario(
         "TestPlugin/claim-reference", {"p": "a: d0"}, devices=A1, requests=SHARED, pods={"p": ["c"]}
     ),
-    scenario("TestPlugin/claim-template", {"p": "a: d0"}, devices=A1, requests=ONE, pods=P),
+    scenario("TestPlugin/claim-template", {"p": "a: d0"}, devices=A1),
     scenario("TestPlugin/missing-claim", {"p": "!not found"}, pods={"p": ["absent"]}),
     scenario(
         "TestPlugin/missing-claim template", {"p": "!not created yet"}, pods={"p": ["=absent"]}
     ),
-    scenario(
-        "TestPlugin/no-resources",
-        {"p": "!cannot allocate all claims"},
-        devices={"a": []},
-        requests=ONE,
-        pods=P,
-    ),
-    scenario("TestPlugin/with-resources", {"p": "a: d0"}, devices=A2, requests=ONE, pods=P),
-    scenario(
-        "TestPlugin/with-resources two pods",
-        {"p": "1", "q": "1"},
-        devices=A2,
-        requests=ONE,
-        pods=PQ,
-    ),
+    scenario("TestPlugin/no-resources", {"p": "!cannot allocate all claims"}, devices={"a": []}),
+    scenario("TestPlugin/with-resources", {"p": "a: d0"}, devices=A2),
+    scenario("TestPlugin/with-resources two pods", {"p": "1", "q": "1"}, devices=A2, pods=PQ),
     scenario(
         "TestPlugin/exhausted-resources-in-informer-cache",
         {"p": "1", "q": "!insufficient allocatable devices"},
         devices=A1,
-        requests=ONE,
         pods=PQ,
     ),
     scenario(
@@ -88,7 +73,6 @@ SCENARIOS = [
         "TestPlugin/other-resources-in-flight-claim",
         {"p": "1", "q": "1"},
         devices=on("a", "d0") | on("b", "d1"),
-        requests=ONE,
         pods=PQ,
     ),
     scenario(
@@ -109,37 +93,28 @@ SCENARIOS = [
         "TestPlugin/tainted-device-enabled",
         {"p": "!tainted"},
         devices={"a": [device("d0", taints=[taint()])]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "TestPlugin/tainted-device-enabled tolerated",
         {"p": "a: d0"},
         devices={"a": [device("d0", taints=[taint()])]},
         requests={"=t": [exactly(tolerations=TOLERATE)]},
-        pods=P,
     ),
     scenario(
         "TestPlugin/tainted-device-enabled by rule",
         {"p": "!tainted"},
         devices=A1,
-        requests=ONE,
-        pods=P,
         objects=[taint_rule(driver="CASE.example.com")],
     ),
     scenario(
         "TestPlugin/tainted-device-enabled other device",
         {"p": "a: d1"},
         devices={"a": [device("d0", taints=[taint()]), device("d1")]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "TestPlugin/tainted-device-enabled other effect",
         {"p": "a: d0"},
         devices={"a": [device("d0", taints=[taint("None")])]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "TestPlugin/structured-ignore-allocated-admin-access",
@@ -160,20 +135,12 @@ SCENARIOS = [
         },
         pods={"p": ["=t"], "w": ["=w"]},
     ),
-    scenario(
-        "TestPlugin/missing-class",
-        {"p": "!not found"},
-        devices=A1,
-        requests=ONE,
-        pods=P,
-        without_class=True,
-    ),
+    scenario("TestPlugin/missing-class", {"p": "!not found"}, devices=A1, without_class=True),
     scenario(
         "TestPlugin/claim-with-request-with-unknown-device-class",
         {"p": "!not found"},
         devices=A1,
         requests={"=t": [of_class("unknown")]},
-        pods=P,
     ),
     scenario(
         "TestPlugin/claim-with-prioritized-list-unknown-device-class",
@@ -182,21 +149,18 @@ SCENARIOS = [
         requests={
             "=t": [{"name": "any", "firstAvailable": [{"name": "x", "deviceClassName": "unknown"}]}]
         },
-        pods=P,
     ),
     scenario(
         "TestPlugin/claim-with-prioritized-list",
         {"p": "a: d0"},
         devices=A1,
         requests={"=t": [first(sub("x", count=2), sub("y"))]},
-        pods=P,
     ),
     scenario(
         "TestPlugin/claim-with-prioritized-list first",
         {"p": "2"},
         devices=A2,
         requests={"=t": [first(sub("x", count=2), sub("y"))]},
-        pods=P,
     ),
     scenario(
         "TestPlugin/wrong-topology",
@@ -217,7 +181,6 @@ SCENARIOS = [
         "TestPlugin/bind-failure",
         {"q": "a: d0"},
         devices=A1,
-        requests=ONE,
         pods={"p": ["=t"], "-p": [], "q": ["=t"]},
     ),
     scenario(
@@ -225,7 +188,6 @@ SCENARIOS = [
         {"p": "b: d0 d1"},
         devices=on("a", "d0") | on("b", "d0", "d1"),
         requests={"=t": [first(sub("x", count=2), sub("y"))]},
-        pods=P,
     ),
     scenario(
         "TestPlugin/multiple-claims-prioritized-list-scoring",
@@ -247,14 +209,12 @@ SCENARIOS = [
                 first(sub("x", count=2), sub("y"), name="s"),
             ]
         },
-        pods=P,
     ),
     scenario(
         "TestPlugin/single-request-last-subrequest-allocated",
         {"p": "a: d0"},
         devices=A1,
         requests={"=t": [first(sub("x", count=3), sub("y", count=2), sub("z"))]},
-        pods=P,
     ),
     scenario(
         "TestPlugin/multiple-requests-with-middle-subrequests-allocated",
@@ -266,14 +226,12 @@ SCENARIOS = [
                 first(sub("x", count=3), sub("y", count=2), sub("z"), name="s"),
             ]
         },
-        pods=P,
     ),
     scenario(
         "TestPlugin/node-allocatable-resource-multiplier",
         {"p": "a: d0", "q": "!Insufficient cpu"},
         cpu="6",
         devices={"a": [{**device("d0"), **NODE_CPU}, {**device("d1"), **NODE_CPU}]},
-        requests=ONE,
         pods=PQ,
     ),
     scenario(
@@ -297,8 +255,6 @@ SCENARIOS = [
         {"p": "!Insufficient cpu"},
         cpu="3",
         devices={"a": [{**device("d0"), **NODE_CPU}]},
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "TestPlugin/claim-deallocate",
@@ -311,15 +267,9 @@ SCENARIOS = [
             "p": {"nodeSelector": {"kubernetes.io/hostname": "a"}},
         },
     ),
+    scenario("TestPlugin/queue-on-add", {"p": "a: d0"}, devices=A1, pods={"p": ["=t"]}),
     scenario(
-        "TestPlugin/queue-on-add", {"p": "a: d0"}, devices=A1, requests=ONE, pods={"p": ["=t"]}
-    ),
-    scenario(
-        "TestPlugin/queue-on-status-change",
-        {"p": "1", "q": "!insufficient"},
-        devices=A1,
-        requests=ONE,
-        pods=PQ,
+        "TestPlugin/queue-on-status-change", {"p": "1", "q": "!insufficient"}, devices=A1, pods=PQ
     ),
     scenario(
         "TestPlugin/complete",
@@ -353,23 +303,18 @@ SCENARIOS = [
         "TestPlugin/mixed-allocated-claim",
         {"p": "1", "q": "1"},
         devices={"a": [shareable("s"), device("d0")]},
-        requests=ONE,
         pods=PQ,
     ),
     scenario(
         "TestPlugin/pool-incomplete",
         {"p": "!"},
         devices={"a": []},
-        requests=ONE,
-        pods=P,
         objects=[resource_slice("part", device("d0"), pool={"resourceSliceCount": 2})],
     ),
     scenario(
         "TestPlugin/pool-of-all-nodes",
         {"p": "net"},
         devices={"a": []},
-        requests=ONE,
-        pods=P,
         objects=[resource_slice("net", device("net"), allNodes=True)],
     ),
     scenario(
@@ -377,7 +322,6 @@ SCENARIOS = [
         {"p": "1", "q": "1", "r": "!insufficient"},
         devices={"a": [partition("p4", 4), partition("p3", 3), partition("p2", 2)]},
         counters=[{"name": "gpu", "counters": {"slices": {"value": "7"}}}],
-        requests=ONE,
         pods={**PQ, "r": ["=t"]},
     ),
 ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dra.upstream.objects import A2, ONE, P, device, device_class
+from tests.dra.upstream.objects import A2, device, device_class
 from tests.dra.upstream.play import Scenario, differences, scenario
 
 EXTENDED = "CASE.example.com/device"
@@ -90,8 +90,6 @@ SCENARIOS = [
         {"p": "a: d0 d1"},
         extended_resource="1",
         devices=A2,
-        requests=ONE,
-        pods=P,
     ),
     scenario(
         "TestPlugin/extended-resource-name-with-resources-delete-claim",
