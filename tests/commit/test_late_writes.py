@@ -68,62 +68,57 @@ class Late:
 
 
 @pytest.mark.parametrize("error", [None, 403, 500])
-def test_a_binding_that_arrives_after_its_claims_are_released_is_refused(error):
+@virtual_time.test
+async def test_a_binding_that_arrives_after_its_claims_are_released_is_refused(error):
     cluster = Cluster()
     gang = gang_with_claims(cluster, SIZE)
 
-    async def main():
-        late = Late(cluster, {BINDING}, error)
-        outcome = await run(cluster, gang, SETTINGS, late)
-        assert not outcome.bound
-        assert_nothing_held(cluster)
-        await late.arrive()
-        assert len(late.kept) == SIZE
-        assert_nothing_held(cluster)
-        # The next attempt is not hindered.
-        assert len((await run(cluster, gang)).bound) == SIZE
-
-    virtual_time.run(main())
+    late = Late(cluster, {BINDING}, error)
+    outcome = await run(cluster, gang, SETTINGS, late)
+    assert not outcome.bound
+    assert_nothing_held(cluster)
+    await late.arrive()
+    assert len(late.kept) == SIZE
+    assert_nothing_held(cluster)
+    # The next attempt is not hindered.
+    assert len((await run(cluster, gang)).bound) == SIZE
 
 
-def test_a_binding_made_before_the_leader_was_replaced_is_refused_after_recovery():
+@virtual_time.test
+async def test_a_binding_made_before_the_leader_was_replaced_is_refused_after_recovery():
     """A former leader's binding, of which the new one knows nothing, and the leftover claim."""
     cluster = Cluster()
     gang = gang_with_claims(cluster, SIZE)
 
-    async def main():
-        late = Late(cluster, {BINDING}, None)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(run(cluster, gang, SETTINGS, late), 0.5)
-        leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
-        for leftover in leftovers:
-            assert await release_leftover(cluster.access(), leftover) == ""
-        assert len(late.kept) == len(leftovers) == SIZE
-        await late.arrive()
-        assert_nothing_held(cluster)
-
-    virtual_time.run(main())
+    late = Late(cluster, {BINDING}, None)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(run(cluster, gang, SETTINGS, late), 0.5)
+    leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
+    for leftover in leftovers:
+        assert await release_leftover(cluster.access(), leftover) == ""
+    assert len(late.kept) == len(leftovers) == SIZE
+    await late.arrive()
+    assert_nothing_held(cluster)
 
 
-def test_a_binding_that_arrives_before_recovery_keeps_its_claim():
+@virtual_time.test
+async def test_a_binding_that_arrives_before_recovery_keeps_its_claim():
     cluster = Cluster()
     gang = gang_with_claims(cluster, SIZE)
 
-    async def main():
-        late = Late(cluster, {BINDING}, None)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(run(cluster, gang, SETTINGS, late), 0.5)
-        leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
-        await late.arrive()
-        for leftover in leftovers:
-            assert await release_leftover(cluster.access(), leftover) != ""
-        assert len(cluster.nodes()) == len(cluster.devices()) == SIZE
-
-    virtual_time.run(main())
+    late = Late(cluster, {BINDING}, None)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(run(cluster, gang, SETTINGS, late), 0.5)
+    leftovers = find_leftover_claims(cluster.claims(), cluster.pods(), {SCHEDULER}, set())
+    await late.arrive()
+    for leftover in leftovers:
+        assert await release_leftover(cluster.access(), leftover) != ""
+    assert len(cluster.nodes()) == len(cluster.devices()) == SIZE
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_release_that_arrives_after_the_next_binding_is_refused(shared):
+@virtual_time.test
+async def test_a_release_that_arrives_after_the_next_binding_is_refused(shared):
     """Its gang was refused and its claims released; the answer to that was lost."""
     cluster = Cluster()
     gang = gang_with_claims(cluster, SIZE)
@@ -133,20 +128,17 @@ def test_a_release_that_arrives_after_the_next_binding_is_refused(shared):
         cluster.allocate(claim.name, first.allocate[0].allocation, other)
         gang = gang_of(placed(first.pod, "node-a", claim))
 
-    async def main():
-        late = Late(cluster, {RELEASE}, None)
-        for _ in gang.pods:
-            cluster.fail_once("create", "Pod/binding", refuse(403, "Forbidden"))
-        assert not (await run(cluster, gang, SETTINGS, late)).bound
-        assert len((await run(cluster, gang)).bound) == len(gang.pods)
-        assert len(late.kept) == len(gang.pods)
-        await late.arrive()
-        for placement in gang.pods:
-            status = cluster.claim(placement.reserve[0].name).status
-            assert status.allocation is not None
-            assert placement.pod.uid in {each.uid for each in status.reserved_for}
-
-    virtual_time.run(main())
+    late = Late(cluster, {RELEASE}, None)
+    for _ in gang.pods:
+        cluster.fail_once("create", "Pod/binding", refuse(403, "Forbidden"))
+    assert not (await run(cluster, gang, SETTINGS, late)).bound
+    assert len((await run(cluster, gang)).bound) == len(gang.pods)
+    assert len(late.kept) == len(gang.pods)
+    await late.arrive()
+    for placement in gang.pods:
+        status = cluster.claim(placement.reserve[0].name).status
+        assert status.allocation is not None
+        assert placement.pod.uid in {each.uid for each in status.reserved_for}
 
 
 @pytest.mark.parametrize(

@@ -102,64 +102,58 @@ async def test_a_new_writer_finds_nothing_to_say(server):
     assert writes(server) == 1
 
 
-def test_what_changes_in_between_is_written_later_without_another_plan(server):
-    async def main():
-        create(server, "q")
-        async with writing(server, interval=0.1) as writer:
-            for gpus in (1, 2, 3, 4):
-                writer.update(using(gpus))
-                await settle()
-            assert str(stored(server, "q").queue.status.allocated["gpus"]) == "1"
-            await asyncio.sleep(0.3)
-        assert str(stored(server, "q").queue.status.allocated["gpus"]) == "4"
-        assert writes(server) == 2
-
-    virtual_time.run(main())
-
-
-def test_a_change_by_another_is_not_overwritten_but_read(server):
-    async def main():
-        create(server, "q")
-        known_before = stored(server, "q")
-        queues = server.api.registry.named("queues.scheduling.kai.io")
-        foreign = {"type": "Audited", "status": "True", "reason": "ByHand"}
-        foreign["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-        server.api.patch_status(queues, server.api.find(queues, "q"), {"conditions": [foreign]})
-        lagging = [known_before]
-        writer = QueueStatusWriter(
-            Client(server),
-            QUEUES.at(),
-            lambda name: lagging.pop() if lagging else stored(server, name),
-            interval=0.01,
-            backoff=ObjectBackoff(QUICK),
-            on_transition=lambda *_: None,
-        )
-        running = asyncio.create_task(writer.run())
-        writer.update(using(2))
-        await asyncio.sleep(0.2)
-        running.cancel()
-        assert writes(server) == 2
-        types = {c.type for c in stored(server, "q").queue.status.conditions}
-        assert types == {"Audited", "Ready", "Orphan", "OverDeserved", "OverMax"}
-
-    virtual_time.run(main())
-
-
-def test_a_refused_write_is_repeated_and_delays_no_other_queue(server):
-    async def main():
-        create(server, "q")
-        create(server, "r")
-        server.fail_once("patch", "Queue/status", refuse(500))
-        async with writing(server, interval=0.05) as writer:
-            writer.update(using(2, queue("r", 4)))
+@virtual_time.test
+async def test_what_changes_in_between_is_written_later_without_another_plan(server):
+    create(server, "q")
+    async with writing(server, interval=0.1) as writer:
+        for gpus in (1, 2, 3, 4):
+            writer.update(using(gpus))
             await settle()
-            assert not stored(server, "q").queue.status.conditions
-            assert stored(server, "r").queue.status.conditions
-            await asyncio.sleep(0.2)
-        assert stored(server, "q").queue.status.conditions
-        assert writes(server) == 3
+        assert str(stored(server, "q").queue.status.allocated["gpus"]) == "1"
+        await asyncio.sleep(0.3)
+    assert str(stored(server, "q").queue.status.allocated["gpus"]) == "4"
+    assert writes(server) == 2
 
-    virtual_time.run(main())
+
+@virtual_time.test
+async def test_a_change_by_another_is_not_overwritten_but_read(server):
+    create(server, "q")
+    known_before = stored(server, "q")
+    queues = server.api.registry.named("queues.scheduling.kai.io")
+    foreign = {"type": "Audited", "status": "True", "reason": "ByHand"}
+    foreign["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    server.api.patch_status(queues, server.api.find(queues, "q"), {"conditions": [foreign]})
+    lagging = [known_before]
+    writer = QueueStatusWriter(
+        Client(server),
+        QUEUES.at(),
+        lambda name: lagging.pop() if lagging else stored(server, name),
+        interval=0.01,
+        backoff=ObjectBackoff(QUICK),
+        on_transition=lambda *_: None,
+    )
+    running = asyncio.create_task(writer.run())
+    writer.update(using(2))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    assert writes(server) == 2
+    types = {c.type for c in stored(server, "q").queue.status.conditions}
+    assert types == {"Audited", "Ready", "Orphan", "OverDeserved", "OverMax"}
+
+
+@virtual_time.test
+async def test_a_refused_write_is_repeated_and_delays_no_other_queue(server):
+    create(server, "q")
+    create(server, "r")
+    server.fail_once("patch", "Queue/status", refuse(500))
+    async with writing(server, interval=0.05) as writer:
+        writer.update(using(2, queue("r", 4)))
+        await settle()
+        assert not stored(server, "q").queue.status.conditions
+        assert stored(server, "r").queue.status.conditions
+        await asyncio.sleep(0.2)
+    assert stored(server, "q").queue.status.conditions
+    assert writes(server) == 3
 
 
 @pytest.mark.slow

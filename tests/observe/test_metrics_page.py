@@ -135,19 +135,17 @@ class Watches:
         return ()
 
 
-def test_a_permission_that_is_taken_away_and_given_back_is_told():
+@virtual_time.test
+async def test_a_permission_that_is_taken_away_and_given_back_is_told():
     metrics, watches = Metrics(CollectorRegistry()), Watches()
 
     def told():
         return metrics.registry.get_sample_value("kai_py_kind_refused", {"kind": "jobs.batch"})
 
-    async def main():
-        task = asyncio.ensure_future(measure_process(metrics, watches, watches))
-        for watches.permission, expected in (("", None), ("jobs.batch", 1.0), ("", 0.0)):
-            await asyncio.sleep(10)
-            assert told() == expected
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    virtual_time.run(main())
+    task = asyncio.ensure_future(measure_process(metrics, watches, watches))
+    for watches.permission, expected in (("", None), ("jobs.batch", 1.0), ("", 0.0)):
+        await asyncio.sleep(10)
+        assert told() == expected
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -162,21 +162,17 @@ class Hanging(Server):
         return json.dumps(answer).encode()
 
 
-def test_kinds_of_a_group_that_hangs_do_not_hold_up_those_of_others():
-    async def main():
-        server, found = Hanging("v1"), []
-        kinds = OwnerKindWatcher(
-            server, server, lambda _: None, lambda kind, **_: found.append(kind)
-        )
-        for number in range(100):
-            kinds.want(GroupKind(Hanging.GROUP, f"Kind{number}"))
-        kinds.want(LWS)
-        task = asyncio.ensure_future(kinds.run())
-        await asyncio.sleep(40)
-        task.cancel()
-        assert found == [LWS]
-
-    virtual_time.run(main())
+@virtual_time.test
+async def test_kinds_of_a_group_that_hangs_do_not_hold_up_those_of_others():
+    server, found = Hanging("v1"), []
+    kinds = OwnerKindWatcher(server, server, lambda _: None, lambda kind, **_: found.append(kind))
+    for number in range(100):
+        kinds.want(GroupKind(Hanging.GROUP, f"Kind{number}"))
+    kinds.want(LWS)
+    task = asyncio.ensure_future(kinds.run())
+    await asyncio.sleep(40)
+    task.cancel()
+    assert found == [LWS]
 
 
 def test_refusals_are_the_errors_that_are_handled():
@@ -233,27 +229,27 @@ async def test_a_kind_that_is_not_needed_any_more_is_not_looked_for_again():
     assert server.followed == []
 
 
-def test_new_kinds_that_are_named_all_the_time_do_not_keep_others_from_being_found(monkeypatch):
+@virtual_time.test
+async def test_new_kinds_that_are_named_all_the_time_do_not_keep_others_from_being_found(
+    monkeypatch,
+):
     monkeypatch.setattr(owner_kinds, "RETRY_SECONDS", 60.0)
     said = {}
 
     def readable(kind, *, readable):
         said[kind] = readable
 
-    async def main():
-        server = Server()
-        kinds = OwnerKindWatcher(server, server, lambda _kind: None, readable)
-        task = asyncio.ensure_future(kinds.run())
-        kinds.want(LWS)
-        await asyncio.sleep(1)
-        assert said == {LWS: False}
-        server.versions = ["v1"]
-        for number in range(20):
-            kinds.want(GroupKind("tenant.example", f"Kind{number}"))
-            await asyncio.sleep(5)
-        assert said[LWS]
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    virtual_time.run(main())
+    server = Server()
+    kinds = OwnerKindWatcher(server, server, lambda _kind: None, readable)
+    task = asyncio.ensure_future(kinds.run())
+    kinds.want(LWS)
+    await asyncio.sleep(1)
+    assert said == {LWS: False}
+    server.versions = ["v1"]
+    for number in range(20):
+        kinds.want(GroupKind("tenant.example", f"Kind{number}"))
+        await asyncio.sleep(5)
+    assert said[LWS]
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -98,31 +98,29 @@ class Turns:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("initial_events", ["served", "refused"])
-def test_no_turn_of_the_loop_takes_in_more_than_a_step(initial_events):
-    async def main():
-        server, turns = ClusterServer(), Turns()
-        pods = server.collections[PODS]
-        pods.initial_events = initial_events
-        for number in range(PODS_IN_ALL):
-            pods.put(f"p{number}", spec={})
-        mirror = Mirror(Client(server), (kinds.PODS,))
-        mirror.subscribe(turns.hear)
-        running = asyncio.ensure_future(mirror.run())
-        await asyncio.wait_for(mirror.wait_synced(), 60)
-        await asyncio.sleep(0.1)
-        assert sum(turns.counts) == PODS_IN_ALL
-        assert max(turns.counts) <= STEP
-        pods.cut()
-        for number in range(PODS_IN_ALL):
-            pods.delete(f"p{number}")
-        pods.compact()
-        await asyncio.sleep(60)
-        assert not mirror.objects(kinds.PODS)
-        assert sum(turns.counts) == 2 * PODS_IN_ALL
-        assert max(turns.counts) <= STEP
-        running.cancel()
-
-    virtual_time.run(main())
+@virtual_time.test
+async def test_no_turn_of_the_loop_takes_in_more_than_a_step(initial_events):
+    server, turns = ClusterServer(), Turns()
+    pods = server.collections[PODS]
+    pods.initial_events = initial_events
+    for number in range(PODS_IN_ALL):
+        pods.put(f"p{number}", spec={})
+    mirror = Mirror(Client(server), (kinds.PODS,))
+    mirror.subscribe(turns.hear)
+    running = asyncio.ensure_future(mirror.run())
+    await asyncio.wait_for(mirror.wait_synced(), 60)
+    await asyncio.sleep(0.1)
+    assert sum(turns.counts) == PODS_IN_ALL
+    assert max(turns.counts) <= STEP
+    pods.cut()
+    for number in range(PODS_IN_ALL):
+        pods.delete(f"p{number}")
+    pods.compact()
+    await asyncio.sleep(60)
+    assert not mirror.objects(kinds.PODS)
+    assert sum(turns.counts) == 2 * PODS_IN_ALL
+    assert max(turns.counts) <= STEP
+    running.cancel()
 
 
 DEPTHS = (500, *range(860, 1010), 4900)

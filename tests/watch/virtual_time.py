@@ -6,6 +6,7 @@ this same process is there by then.
 """
 
 import asyncio
+import functools
 import selectors
 
 
@@ -38,3 +39,13 @@ def run(main, *, grace=0.0):
     """Run a coroutine in virtual time."""
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(grace)) as runner:
         return runner.run(main)
+
+
+def test(coroutine_function):
+    """A test whose coroutine runs in virtual time."""
+
+    @functools.wraps(coroutine_function)
+    def in_virtual_time(*args, **kwargs):
+        return run(coroutine_function(*args, **kwargs))
+
+    return in_virtual_time
