@@ -109,283 +109,257 @@ def leaders(log):
     return terms
 
 
-def elect(scenario):
-    async def main():
-        server, log = LeaseServer(), []
-        await scenario(server, log)
-        return leaders(log)
-
-    return virtual_time.run(main())
+@pytest.fixture
+def server():
+    return LeaseServer()
 
 
-def test_one_leads_and_the_standby_waits():
-    async def scenario(server, log):
-        Candidate(server, "a", log)
-        await asyncio.sleep(0.1)
-        Candidate(server, "b", log)
-        await asyncio.sleep(120)
-        spec = server.lease["spec"]
-        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("a", 15)
-        assert spec["leaseTransitions"] == 1
-        assert spec["renewTime"].endswith("Z")
-        assert 55 <= len(server.writes) <= 61
-
-    assert [name for name, _, _ in elect(scenario)] == ["a"]
+@pytest.fixture
+def log():
+    return []
 
 
-def test_candidates_that_start_together_never_both_lead():
-    async def scenario(server, log):
-        candidates = [Candidate(server, name, log) for name in "abcde"]
-        await asyncio.sleep(60)
-        assert sum(candidate.elector.leading for candidate in candidates) == 1
+@virtual_time.test
+async def test_one_leads_and_the_standby_waits(server, log):
+    Candidate(server, "a", log)
+    await asyncio.sleep(0.1)
+    Candidate(server, "b", log)
+    await asyncio.sleep(120)
+    spec = server.lease["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("a", 15)
+    assert spec["leaseTransitions"] == 1
+    assert spec["renewTime"].endswith("Z")
+    assert 55 <= len(server.writes) <= 61
+    assert [name for name, _, _ in leaders(log)] == ["a"]
 
-    assert len(elect(scenario)) == 1
+
+@virtual_time.test
+async def test_candidates_that_start_together_never_both_lead(server, log):
+    candidates = [Candidate(server, name, log) for name in "abcde"]
+    await asyncio.sleep(60)
+    assert sum(candidate.elector.leading for candidate in candidates) == 1
+    assert len(leaders(log)) == 1
 
 
 @pytest.mark.parametrize("state", ["down", "hangs", "deaf"])
 @pytest.mark.parametrize("skew", [0.0, -3600.0, 3600.0])
-def test_leader_without_a_server_stops_before_the_standby_starts(state, skew):
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        Candidate(server, "b", log, skew=skew)
-        await asyncio.sleep(15)
-        first.link.state = state
-        cut_at = asyncio.get_running_loop().time()
-        await asyncio.sleep(60)
-        assert first.lost_at is not None
-        assert first.lost_at - cut_at <= 10.1
-        assert isinstance(first.task.exception(), LeadershipLostError)
-
-    (first, _, stopped), (second, started, _) = elect(scenario)
+@virtual_time.test
+async def test_leader_without_a_server_stops_before_the_standby_starts(state, skew, server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    Candidate(server, "b", log, skew=skew)
+    await asyncio.sleep(15)
+    first.link.state = state
+    cut_at = asyncio.get_running_loop().time()
+    await asyncio.sleep(60)
+    assert first.lost_at is not None
+    assert first.lost_at - cut_at <= 10.1
+    assert isinstance(first.task.exception(), LeadershipLostError)
+    (first, _, stopped), (second, started, _) = leaders(log)
     assert (first, second) == ("a", "b")
     assert 0 < started - stopped < 20
 
 
-def test_time_counts_from_before_a_renewal_not_from_its_slow_answer():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log, duration=11.0)
-        await asyncio.sleep(1)
-        Candidate(server, "b", log, duration=11.0)
-        first.link.state = "slow"
-        await asyncio.sleep(20)
-        first.link.state = "down"
-        await asyncio.sleep(30)
-
-    (_, _, stopped), (_, started, _) = elect(scenario)
+@virtual_time.test
+async def test_time_counts_from_before_a_renewal_not_from_its_slow_answer(server, log):
+    first = Candidate(server, "a", log, duration=11.0)
+    await asyncio.sleep(1)
+    Candidate(server, "b", log, duration=11.0)
+    first.link.state = "slow"
+    await asyncio.sleep(20)
+    first.link.state = "down"
+    await asyncio.sleep(30)
+    (_, _, stopped), (_, started, _) = leaders(log)
     assert started > stopped
 
 
-def test_clean_stop_hands_over_without_waiting():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        Candidate(server, "b", log)
-        await asyncio.sleep(5)
-        await first.stop()
-        assert first.lost_at is None
-        assert server.lease["spec"]["holderIdentity"] == ""
-        await asyncio.sleep(5)
-
-    (_, _, stopped), (second, started, _) = elect(scenario)
+@virtual_time.test
+async def test_clean_stop_hands_over_without_waiting(server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    Candidate(server, "b", log)
+    await asyncio.sleep(5)
+    await first.stop()
+    assert first.lost_at is None
+    assert server.lease["spec"]["holderIdentity"] == ""
+    await asyncio.sleep(5)
+    (_, _, stopped), (second, started, _) = leaders(log)
     assert second == "b"
     assert started - stopped < 3
 
 
-def test_a_renewal_that_was_written_unnoticed_does_not_keep_the_lease():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
+@virtual_time.test
+async def test_a_renewal_that_was_written_unnoticed_does_not_keep_the_lease(server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    written, first.link.state = len(server.writes), "deaf"
+    await asyncio.sleep(2.5)
+    assert len(server.writes) > written
+    first.link.state = "up"
+    await first.stop()
+    assert server.lease["spec"]["holderIdentity"] == ""
+
+
+@virtual_time.test
+async def test_short_trouble_does_not_end_the_leadership(server, log):
+    first = Candidate(server, "a", log)
+    Candidate(server, "b", log)
+    for state in ("down", "hangs"):
+        await asyncio.sleep(10)
+        first.link.state = state
         await asyncio.sleep(5)
-        written, first.link.state = len(server.writes), "deaf"
-        await asyncio.sleep(2.5)
-        assert len(server.writes) > written
         first.link.state = "up"
-        await first.stop()
-        assert server.lease["spec"]["holderIdentity"] == ""
-
-    elect(scenario)
+    await asyncio.sleep(20)
+    assert [name for name, _, _ in leaders(log)] == ["a"]
 
 
-def test_short_trouble_does_not_end_the_leadership():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        Candidate(server, "b", log)
-        for state in ("down", "hangs"):
-            await asyncio.sleep(10)
-            first.link.state = state
-            await asyncio.sleep(5)
-            first.link.state = "up"
-        await asyncio.sleep(20)
-
-    assert [name for name, _, _ in elect(scenario)] == ["a"]
+@virtual_time.test
+async def test_lease_taken_by_force_ends_the_leadership_at_the_next_renewal(server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    server.patch(None, {**server.lease, "spec": {"holderIdentity": "admin"}})
+    await asyncio.sleep(3)
+    assert first.lost_at is not None
+    assert isinstance(first.task.exception(), LeadershipLostError)
 
 
-def test_lease_taken_by_force_ends_the_leadership_at_the_next_renewal():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        server.patch(None, {**server.lease, "spec": {"holderIdentity": "admin"}})
-        await asyncio.sleep(3)
-        assert first.lost_at is not None
-        assert isinstance(first.task.exception(), LeadershipLostError)
-
-    elect(scenario)
+@virtual_time.test
+async def test_a_leader_whose_event_loop_was_blocked_knows_that_it_may_not_act(server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    assert first.elector.leading
+    loop = asyncio.get_running_loop()
+    first.elector._clock = lambda: loop.time() + 30
+    assert not first.elector.leading
 
 
-def test_a_leader_whose_event_loop_was_blocked_knows_that_it_may_not_act():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        assert first.elector.leading
-        loop = asyncio.get_running_loop()
-        first.elector._clock = lambda: loop.time() + 30
-        assert not first.elector.leading
+@virtual_time.test
+async def test_work_that_fails_gives_the_lease_back(server):
+    async def work():
+        raise RuntimeError("bug")
 
-    elect(scenario)
-
-
-def test_work_that_fails_gives_the_lease_back():
-    async def scenario(server, log):
-        async def work():
-            raise RuntimeError("bug")
-
-        elector = Elector(Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail)
-        with pytest.raises(RuntimeError, match="bug"):
-            await elector.lead(work)
-        assert server.lease["spec"]["holderIdentity"] == ""
-        assert not elector.leading
-
-    elect(scenario)
+    elector = Elector(Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail)
+    with pytest.raises(RuntimeError, match="bug"):
+        await elector.lead(work)
+    assert server.lease["spec"]["holderIdentity"] == ""
+    assert not elector.leading
 
 
-def test_work_that_ends_gives_its_result():
-    async def scenario(server, log):
-        async def work():
-            await asyncio.sleep(30)
-            return 42
+@virtual_time.test
+async def test_work_that_ends_gives_its_result(server):
+    async def work():
+        await asyncio.sleep(30)
+        return 42
 
-        loop = asyncio.get_running_loop()
-        elector = Elector(
-            Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail, clock=loop.time
-        )
-        assert await elector.lead(work) == 42
-
-    elect(scenario)
+    loop = asyncio.get_running_loop()
+    elector = Elector(
+        Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail, clock=loop.time
+    )
+    assert await elector.lead(work) == 42
 
 
-def test_work_that_is_slow_to_stop_keeps_the_lease_until_it_has():
-    async def scenario(server, log):
-        stopped = []
+@virtual_time.test
+async def test_work_that_is_slow_to_stop_keeps_the_lease_until_it_has(server):
+    stopped = []
 
-        async def work():
-            try:
-                await asyncio.sleep(3600)
-            finally:
-                await asyncio.sleep(25)
-                stopped.append((elector.leading, server.lease["spec"]["holderIdentity"]))
+    async def work():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(25)
+            stopped.append((elector.leading, server.lease["spec"]["holderIdentity"]))
 
-        loop = asyncio.get_running_loop()
-        elector = Elector(
-            Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail, clock=loop.time
-        )
-        task = asyncio.ensure_future(elector.lead(work))
-        await asyncio.sleep(5)
-        task.cancel()
-        await asyncio.wait((task,))
-        assert stopped == [(True, "a")]
-        assert server.lease["spec"]["holderIdentity"] == ""
-
-    elect(scenario)
+    loop = asyncio.get_running_loop()
+    elector = Elector(
+        Client(Link(server)), Election("ns", "kai", "a"), on_lost=pytest.fail, clock=loop.time
+    )
+    task = asyncio.ensure_future(elector.lead(work))
+    await asyncio.sleep(5)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert stopped == [(True, "a")]
+    assert server.lease["spec"]["holderIdentity"] == ""
 
 
-def test_unexpected_errors_end_the_leadership_too():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        server.get = lambda call, body: 1 / 0
-        await asyncio.sleep(5)
-        assert first.lost_at is not None
-
-    elect(scenario)
+@virtual_time.test
+async def test_unexpected_errors_end_the_leadership_too(server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    server.get = lambda call, body: 1 / 0
+    await asyncio.sleep(5)
+    assert first.lost_at is not None
 
 
-def test_a_process_that_may_not_write_the_lease_says_so():
+@virtual_time.test
+async def test_a_process_that_may_not_write_the_lease_says_so(server, log):
     """Reading works, so a standby of another leader is fine; alone it can never lead."""
 
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        second = Candidate(server, "b", log)
-        patch = server.patch
-        forbidden = Status(code=403, reason="Forbidden", message="may not patch leases")
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    second = Candidate(server, "b", log)
+    patch = server.patch
+    forbidden = Status(code=403, reason="Forbidden", message="may not patch leases")
 
-        def refuse(call, body):
-            raise from_status(str(call), forbidden)
+    def refuse(call, body):
+        raise from_status(str(call), forbidden)
 
-        await asyncio.sleep(5)
-        assert first.elector.problems() == second.elector.problems() == []
-        server.patch = refuse
-        await asyncio.sleep(20)
-        [problem] = second.elector.problems()
-        assert problem.startswith("cannot take or renew lease kube-system/kai: ")
-        assert "may not patch leases" in problem
-        server.patch = patch
-        await asyncio.sleep(20)
-        assert second.elector.leading
-        assert second.elector.problems() == []
-
-    elect(scenario)
+    await asyncio.sleep(5)
+    assert first.elector.problems() == second.elector.problems() == []
+    server.patch = refuse
+    await asyncio.sleep(20)
+    [problem] = second.elector.problems()
+    assert problem.startswith("cannot take or renew lease kube-system/kai: ")
+    assert "may not patch leases" in problem
+    server.patch = patch
+    await asyncio.sleep(20)
+    assert second.elector.leading
+    assert second.elector.problems() == []
 
 
-def test_a_lease_server_that_is_away_for_a_moment_is_no_problem():
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        first.link.state = "down"
-        await asyncio.sleep(3)
-        assert first.elector.problems() == []
-        await asyncio.sleep(6)
-        assert len(first.elector.problems()) == 1
-
-    elect(scenario)
+@virtual_time.test
+async def test_a_lease_server_that_is_away_for_a_moment_is_no_problem(server, log):
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    first.link.state = "down"
+    await asyncio.sleep(3)
+    assert first.elector.problems() == []
+    await asyncio.sleep(6)
+    assert len(first.elector.problems()) == 1
 
 
 @pytest.mark.parametrize("state", ["down", "hangs", "deaf"])
-def test_no_message_names_a_negative_wait(state, caplog):
+@virtual_time.test
+async def test_no_message_names_a_negative_wait(state, caplog, server):
     """A loop that was held up finds its deadline passed: there is no attempt and no message."""
 
-    async def scenario(server, log):
-        loop, link, jumped, lost = asyncio.get_running_loop(), Link(server), 0.0, []
-        elector = Elector(
-            Client(link),
-            Election("ns", "kai", "a"),
-            on_lost=lambda: lost.append(1),
-            clock=lambda: loop.time() + jumped,
-        )
-        leading = asyncio.ensure_future(elector.lead(asyncio.Event().wait))
-        await asyncio.sleep(5)
-        link.state = state
-        await asyncio.sleep(4)
-        jumped = 40.0
-        with pytest.raises(LeadershipLostError):
-            await leading
-        assert lost == [1]
-
-    elect(scenario)
+    loop, link, jumped, lost = asyncio.get_running_loop(), Link(server), 0.0, []
+    elector = Elector(
+        Client(link),
+        Election("ns", "kai", "a"),
+        on_lost=lambda: lost.append(1),
+        clock=lambda: loop.time() + jumped,
+    )
+    leading = asyncio.ensure_future(elector.lead(asyncio.Event().wait))
+    await asyncio.sleep(5)
+    link.state = state
+    await asyncio.sleep(4)
+    jumped = 40.0
+    with pytest.raises(LeadershipLostError):
+        await leading
+    assert lost == [1]
     assert not re.search(r"within -|within 0\.0", caplog.text)
 
 
-def test_an_outage_is_told_where_the_lease_is_lost_and_not_with_every_attempt(caplog):
+@virtual_time.test
+async def test_an_outage_is_told_where_the_lease_is_lost_and_not_with_every_attempt(
+    caplog, server, log
+):
     caplog.set_level("INFO")
-
-    async def scenario(server, log):
-        first = Candidate(server, "a", log)
-        await asyncio.sleep(5)
-        first.link.state = "down"
-        await asyncio.sleep(60)
-        assert first.lost_at is not None
-
-    elect(scenario)
+    first = Candidate(server, "a", log)
+    await asyncio.sleep(5)
+    first.link.state = "down"
+    await asyncio.sleep(60)
+    assert first.lost_at is not None
     with_outages = [each for each in caplog.records if not is_no_outage(each)]
     told = [each.getMessage() for each in caplog.records if is_no_outage(each)]
     assert with_outages

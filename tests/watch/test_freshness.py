@@ -33,129 +33,116 @@ class Watch:
         yield self.kind, Progress(self.last, self.listed, unseen, refused=self.refused)
 
 
-def play(scenario):
-    async def main():
-        watch = Watch()
-        await scenario(watch, Freshness(watch, silence=90.0, lag=10.0))
+@pytest.fixture
+def watch():
+    return Watch()
 
-    virtual_time.run(main())
+
+@pytest.fixture
+def freshness(watch):
+    return Freshness(watch, silence=90.0, lag=10.0)
 
 
 def now():
     return asyncio.get_running_loop().time()
 
 
-def test_a_watch_is_silent_once_it_has_been_for_longer_than_the_grace():
-    async def scenario(watch, freshness):
-        await asyncio.sleep(90)
-        assert freshness.silent() == []
-        await asyncio.sleep(1)
-        [said] = freshness.silent()
-        assert said.startswith("Pod: its watch has been silent for 91 s")
-        assert "silent" in await freshness.catch_up()
-        watch.last = now()
-        assert freshness.silent() == []
-
-    play(scenario)
+@virtual_time.test
+async def test_a_watch_is_silent_once_it_has_been_for_longer_than_the_grace(watch, freshness):
+    await asyncio.sleep(90)
+    assert freshness.silent() == []
+    await asyncio.sleep(1)
+    [said] = freshness.silent()
+    assert said.startswith("Pod: its watch has been silent for 91 s")
+    assert "silent" in await freshness.catch_up()
+    watch.last = now()
+    assert freshness.silent() == []
 
 
 @pytest.mark.parametrize(
     ("kind", "goes_on"), [(DISRUPTION_BUDGETS, True), (PRIORITY_CLASSES, True), (NODES, False)]
 )
-def test_a_right_that_is_taken_away_stops_only_what_rests_on_it(kind, goes_on):
+@virtual_time.test
+async def test_a_right_that_is_taken_away_stops_only_what_rests_on_it(
+    kind, goes_on, watch, freshness
+):
     """A scheduler that starts without the right goes on without the kind, too."""
-
-    async def scenario(watch, freshness):
-        watch.kind = kind
-        await asyncio.sleep(91)
-        assert freshness.silent()
-        watch.refused = True
-        assert bool(freshness.silent()) is not goes_on
-        [view] = freshness.measure()
-        assert view.silent_for == 91
-
-    play(scenario)
+    watch.kind = kind
+    await asyncio.sleep(91)
+    assert freshness.silent()
+    watch.refused = True
+    assert bool(freshness.silent()) is not goes_on
+    [view] = freshness.measure()
+    assert view.silent_for == 91
 
 
-def test_a_write_of_ours_that_the_watch_does_not_show_is_noticed():
-    async def scenario(watch, freshness):
-        watch.writes.record(PODS, "11", now())
-        assert freshness.behind() == []
-        await asyncio.sleep(11)
-        assert freshness.behind()[0].startswith(
-            "Pod: its watch has not shown a write of this process"
-        )
-        watch.seen = "11"
-        assert freshness.behind() == []
-
-    play(scenario)
+@virtual_time.test
+async def test_a_write_of_ours_that_the_watch_does_not_show_is_noticed(watch, freshness):
+    watch.writes.record(PODS, "11", now())
+    assert freshness.behind() == []
+    await asyncio.sleep(11)
+    assert freshness.behind()[0].startswith("Pod: its watch has not shown a write of this process")
+    watch.seen = "11"
+    assert freshness.behind() == []
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_a_list_shows_what_was_written_before_it_began(listed):
-    async def scenario(watch, freshness):
-        watch.writes.record(PODS, "99", now())
-        await asyncio.sleep(5)
-        watch.listed = now() if listed else 0.0
-        await asyncio.sleep(10)
-        assert bool(freshness.behind()) is not listed, "as after a restored etcd"
-
-    play(scenario)
+@virtual_time.test
+async def test_a_list_shows_what_was_written_before_it_began(listed, watch, freshness):
+    watch.writes.record(PODS, "99", now())
+    await asyncio.sleep(5)
+    watch.listed = now() if listed else 0.0
+    await asyncio.sleep(10)
+    assert bool(freshness.behind()) is not listed, "as after a restored etcd"
 
 
-def test_a_list_does_not_show_what_was_written_just_after_it_began():
-    async def scenario(watch, freshness):
-        watch.writes.record(PODS, "99", now())
-        await asyncio.sleep(0.1)
-        watch.listed = now()
-        await asyncio.sleep(0.1)
-        watch.writes.record(PODS, "100", now())
-        watch.seen = "99"
-        (pods,) = freshness.measure()
-        assert watch.listed <= pods.unseen_since <= now()
-        assert "Pod" in await freshness.catch_up()
-
-    play(scenario)
+@virtual_time.test
+async def test_a_list_does_not_show_what_was_written_just_after_it_began(watch, freshness):
+    watch.writes.record(PODS, "99", now())
+    await asyncio.sleep(0.1)
+    watch.listed = now()
+    await asyncio.sleep(0.1)
+    watch.writes.record(PODS, "100", now())
+    watch.seen = "99"
+    (pods,) = freshness.measure()
+    assert watch.listed <= pods.unseen_since <= now()
+    assert "Pod" in await freshness.catch_up()
 
 
-def test_catching_up_waits_for_what_was_written_before_and_for_nothing_later():
-    async def scenario(watch, freshness):
-        watch.writes.record(PODS, "11", now())
-        loop = asyncio.get_running_loop()
-        waiting = asyncio.ensure_future(freshness.catch_up())
-        loop.call_later(1.0, watch.writes.record, PODS, "12", 1.0)
-        loop.call_later(3.0, setattr, watch, "seen", "11")
-        assert await waiting == ""
-        assert 3.0 <= now() < 3.1
-        watch.seen = "11"
-        assert "Pod" in await freshness.catch_up()
-        assert now() == pytest.approx(13.1, abs=0.1)
-
-    play(scenario)
-
-
-def test_a_binding_is_seen_when_the_mirror_has_the_pod_on_a_node():
-    async def scenario(watch, freshness):
-        pod = _pod("")
-        watch.pods["ns", "a"] = pod
-        freshness.record_binding(PodRef("ns", "a", "uid"))
-        await asyncio.sleep(11)
-        assert freshness.behind()
-        watch.listener(PODS, pod, _pod("node-a"))
-        assert freshness.behind() == []
-
-    play(scenario)
+@virtual_time.test
+async def test_catching_up_waits_for_what_was_written_before_and_for_nothing_later(
+    watch, freshness
+):
+    watch.writes.record(PODS, "11", now())
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(freshness.catch_up())
+    loop.call_later(1.0, watch.writes.record, PODS, "12", 1.0)
+    loop.call_later(3.0, setattr, watch, "seen", "11")
+    assert await waiting == ""
+    assert 3.0 <= now() < 3.1
+    watch.seen = "11"
+    assert "Pod" in await freshness.catch_up()
+    assert now() == pytest.approx(13.1, abs=0.1)
 
 
-def test_a_binding_that_the_mirror_shows_already_is_not_waited_for():
-    async def scenario(watch, freshness):
-        watch.pods["ns", "a"] = _pod("node-a")
-        freshness.record_binding(PodRef("ns", "a", "uid"))
-        freshness.record_binding(PodRef("ns", "gone", "uid"))
-        await asyncio.sleep(11)
-        assert freshness.behind() == []
+@virtual_time.test
+async def test_a_binding_is_seen_when_the_mirror_has_the_pod_on_a_node(watch, freshness):
+    pod = _pod("")
+    watch.pods["ns", "a"] = pod
+    freshness.record_binding(PodRef("ns", "a", "uid"))
+    await asyncio.sleep(11)
+    assert freshness.behind()
+    watch.listener(PODS, pod, _pod("node-a"))
+    assert freshness.behind() == []
 
-    play(scenario)
+
+@virtual_time.test
+async def test_a_binding_that_the_mirror_shows_already_is_not_waited_for(watch, freshness):
+    watch.pods["ns", "a"] = _pod("node-a")
+    freshness.record_binding(PodRef("ns", "a", "uid"))
+    freshness.record_binding(PodRef("ns", "gone", "uid"))
+    await asyncio.sleep(11)
+    assert freshness.behind() == []
 
 
 def _pod(node):
