@@ -13,11 +13,12 @@ numpy calls per level.
 
 In the kai profile siblings divide a resource in whole units, as in KAI-Scheduler 0.17:
 
-1. Each queue gets min(deserved, ceiling), also when the sum exceeds the budget. 2. The surplus goes
-to one priority after another, in rounds: a queue whose part of the round covers its need gets its
-need, any other gets its part rounded down to whole units. Another round follows while some queue
-needed less than its part. 3. When all priorities had their rounds, the remainders are handed out as
-one unit each: higher priority first, then larger remainder, then older queue.
+1. Each queue gets min(deserved, ceiling), also when the sum exceeds the budget.
+2. The surplus goes to one priority after another, in rounds: a queue whose part of the round covers
+   its need gets its need, any other gets its part rounded down to whole units. Another round
+   follows while some queue needed less than its part.
+3. When all priorities had their rounds, the remainders are handed out as one unit each: higher
+   priority first, then larger remainder, then older queue.
 
 Two consequences are kept on purpose, because users of that profile expect them: a unit cut off in a
 high priority is offered to lower ones first, and a queue may end up to one unit above its need.

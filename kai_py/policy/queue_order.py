@@ -2,13 +2,16 @@
 
 Between queues the first difference decides; a smaller key goes first:
 
-1. over its fair share or not (kai profile: over in every resource; native: in some resource that
-its gang requests; without a weight, also where its gang would exceed what it deserves); 2. within
-what it deserves with its gang, or not (kai: in all resources; native: in those that its gang
-requests); 3. higher priority; 4. would use a resource of which it may have none, or not; 5.
-dominant share with its gang: max over resources of (allocated + gang - released) / allocatable; 6.
-dominant share without the gang; 7. less allocatable, resource by resource (the weaker queue); 8.
-older, then by name.
+1. Over its fair share or not. kai profile: over in every resource; native: in some resource that
+   its gang requests, or, without a weight, where its gang would exceed what it deserves.
+2. Within what it deserves with its gang, or not. kai: in all resources; native: in those that its
+   gang requests.
+3. Higher priority.
+4. Would use a resource of which it may have none, or not.
+5. Dominant share with its gang: max over resources of (allocated + gang - released) / allocatable.
+6. Dominant share without the gang.
+7. Less allocatable, resource by resource: the weaker queue.
+8. Older, then by name.
 
 So starved queues come before those that borrow, guarantees before priorities, and among equals the
 one with the smallest part of its share (dominant resource fairness; Ghodsi et al., NSDI 2011). Keys
@@ -24,9 +27,10 @@ siblings)) per change, O(1) to read.
 
 Inside a queue the gang with the smaller key goes first:
 
-1. higher priority; with *ageing*, including the points gained by waiting, so that work of low
-priority is served in the end; 2. below minMember, before at minMember, before above it; 3. older;
-4. by name.
+1. Higher priority; with *ageing*, including the points gained by waiting, so that work of low
+   priority is served in the end.
+2. Below minMember, before at minMember, before above it.
+3. Older, then by name.
 
 The order is total. Ageing changes the order, not which gangs may be evicted.
 

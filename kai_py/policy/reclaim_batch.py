@@ -5,9 +5,9 @@ victim leaves another queue. What R has only grows and what others have only shr
 of ``reclaim_rules`` that bounds R holds at every step if it holds at the last:
 
 1. R stays within its fair share, and so does its side against every queue that loses something:
-then saturation refuses nothing (rules 1 and 4). 2. The queues that may be reclaimed from are the
-same at the first step and the last, and so is whether R stays within what it deserves against each:
-then neither changes in between (rule 2).
+   then saturation refuses nothing (rules 1 and 4).
+2. The queues that may be reclaimed from are the same at the first step and the last, and so is
+   whether R stays within what it deserves against each: then neither changes in between (rule 2).
 
 What a queue had before each of its victims left is compared for every victim (rule 3). A True is
 exact; a False may be due to one of the steps alone. O(victims x resources).

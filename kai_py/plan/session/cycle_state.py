@@ -9,8 +9,10 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from kai_py.dra.whole_devices import takes_fixed_number
+from kai_py.grouping.admitted import RESIZABLE
 from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import (
     PlacementRequest,
@@ -23,7 +25,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions
-from kai_py.plan.session.running_gangs import RunningGangsReport, as_victim
+from kai_py.plan.session.running_gangs import RunningGangsReport
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
@@ -35,6 +37,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.fairness_rules import CountedDemand
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime
+from kai_py.policy.queue_limits import check_usage
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.workload import frequent_shapes
 from kai_py.policy.served_share import DueTimes, ServedShare
@@ -131,7 +134,7 @@ class CycleState:
 
     @cached_property
     def evictable(self) -> Mapping[int, Sequence[Gang]]:
-        """Preemptible gangs that ran when the cycle began, by queue (see ``as_victim``)."""
+        """Preemptible gangs that ran when the cycle began, by queue."""
         found: dict[int, list[Gang]] = {}
         positions = self.quota.queues.positions
         for gang in self.snapshot.gangs.values():
@@ -140,7 +143,7 @@ class CycleState:
             queue = positions.get(gang.queue)
             if queue is None:
                 continue
-            victim = as_victim(gang, self.quota, queue) if gang.outgrown else gang
+            victim = _as_victim(gang, self.quota, queue) if gang.outgrown else gang
             if victim.preemptible:
                 found.setdefault(queue, []).append(victim)
         return found
@@ -357,3 +360,17 @@ class CycleState:
             past_evictions=self.eviction_limits.snapshot(),
             scores=self.score_inputs,
         )
+
+
+ANY_AMOUNT: Mapping[str, float] = dict.fromkeys(RESIZABLE, 1.0)
+
+
+def _as_victim(gang: Gang, quota: Quota, queue: int) -> Gang:
+    """A gang with protected pods that were resized above what they were admitted with.
+
+    A non-preemptible pod is admitted only within what its queue deserves, so that no queue keeps
+    what others are entitled to. A resize in place asks no scheduler. So the gang is protected only
+    while the non-preemptible pods of its queue, whose position is ``queue``, stay within that.
+    """
+    over = check_usage(quota.usage, queue, quota.cost_vector(ANY_AMOUNT), preemptible=False)
+    return gang if over is None else replace(gang, preemptible=True, semi_preemptible=False)

@@ -1,17 +1,7 @@
-"""What a cycle found out about gangs that run: those on failing nodes, and those not ready.
+"""What a cycle found out about gangs that run: those on failing nodes, and those not ready."""
 
-``as_victim``: protected pods that were resized above what they were admitted with. A
-non-preemptible pod is admitted only within what its queue deserves, so that no queue keeps what
-others are entitled to. A resize in place asks no scheduler. So a gang with pods that have grown is
-protected only while the non-preemptible pods of its queue stay within these bounds.
-"""
-
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
-
-from kai_py.grouping.admitted import RESIZABLE
 from kai_py.plan.observations import (
     AvoidedDevice,
     AvoidedNode,
@@ -20,9 +10,6 @@ from kai_py.plan.observations import (
     GangStarting,
 )
 from kai_py.plan.session.startups import FailedStart
-from kai_py.plan.state.queues import Quota
-from kai_py.policy.queue_limits import check_usage
-from kai_py.snapshot.gangs import Gang
 
 
 @dataclass
@@ -43,12 +30,3 @@ class RunningGangsReport:
     """Nodes on which pods of several gangs did not get ready."""
     avoided_devices: tuple[AvoidedDevice, ...] = ()
     """Devices with which pods of several gangs did not get ready."""
-
-
-ANY_AMOUNT: Mapping[str, float] = dict.fromkeys(RESIZABLE, 1.0)
-
-
-def as_victim(gang: Gang, quota: Quota, queue: int) -> Gang:
-    """An outgrown gang as it is protected; ``queue``: the position of its queue."""
-    over = check_usage(quota.usage, queue, quota.cost_vector(ANY_AMOUNT), preemptible=False)
-    return gang if over is None else replace(gang, preemptible=True, semi_preemptible=False)
