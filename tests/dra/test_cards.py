@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.api.records.resource import DeviceClass
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
@@ -16,7 +16,7 @@ from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
 from tests.support.records import from_json
-from tests.support.scenario import partitions
+from tests.support.scenario import claim_of, partitions
 
 NODES = tuple(Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(3))
 CLASSES = {
@@ -50,8 +50,7 @@ def claim(profile, *, admin=False):
     text = f"device.attributes['gpu.example.com'].profile == '{profile}'"
     exactly = {"deviceClassName": "part", "selectors": [{"cel": {"expression": text}}]}
     request = {"name": "part", "exactly": exactly | ({"adminAccess": True} if admin else {})}
-    spec = {"devices": {"requests": [request]}}
-    return from_json(ResourceClaim, {"metadata": {"name": profile, "uid": profile}, "spec": spec})
+    return claim_of(profile, request)
 
 
 STEPS = st.lists(

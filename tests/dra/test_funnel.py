@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
-from kai_py.api.records.resource import DeviceClass, DeviceConstraint, ResourceClaim
+from kai_py.api.records.resource import DeviceClass, DeviceConstraint
 from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.eligibility import DeviceCheck
@@ -19,7 +19,7 @@ from kai_py.dra.inventory import Inventory
 from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
 from tests.support.records import from_json
-from tests.support.scenario import device_slice, partitions
+from tests.support.scenario import claim_of, device_slice, partitions
 
 from .instances import CLASSES
 from .test_fleet import build, fleets
@@ -42,11 +42,7 @@ def gpu(name, product="H100", **more):
 def claim_for(count=1, *selectors, **exactly):
     texts = [{"cel": {"expression": each}} for each in selectors]
     request = {"deviceClassName": "gpu", "count": count, "selectors": texts} | exactly
-    requests = [{"name": "gpus", "exactly": request}]
-    return from_json(
-        ResourceClaim,
-        {"metadata": {"name": "c", "namespace": "ns"}, "spec": {"devices": {"requests": requests}}},
-    )
+    return claim_of("c", {"name": "gpus", "exactly": request})
 
 
 def funnel_of(slices, claims, *, held=(), among=None):
@@ -79,7 +75,9 @@ def test_the_failing_condition_and_the_nearest_device_are_named():
     assert option.closest.condition == f'{product} == "H200"'
     assert option.closest.values == ((f"{DRIVER}/productName", '"H100"'),)
     text = diagnosis_message(funnel, [wanted])
-    assert text.startswith("claim ns/c, request gpus: no device matches selector: of 3 devices 3 ")
+    assert text.startswith(
+        "claim default/c, request gpus: no device matches selector: of 3 devices 3 "
+    )
     assert f'3 fail selector #0 ({product} == "H200")' in text
     assert f'nearest is {DRIVER}/n0/a, where {DRIVER}/productName is "H100"' in text
 
@@ -148,7 +146,7 @@ def test_what_is_counted_names_no_claim_since_equal_claims_share_it():
     other = replace(claim_for(1), metadata=ObjectMeta(name="other", namespace="ns"))
     text = diagnosis_message(funnel, [other])
     assert text.startswith("claim ns/other, ")
-    assert "ns/c" not in text
+    assert "default/c" not in text
 
 
 def text_of(slices, wanted, **options):

@@ -12,9 +12,10 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from kai_py.api.gpu_share import GPU_RESOURCE, SHARE_RESOURCE
-from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.api.records.resource import DeviceClass
 from tests.support.records import from_json
 from tests.support.scenario import (
+    claim_of,
     claiming,
     cluster,
     device_slice,
@@ -193,10 +194,7 @@ def world(row: Row, limit: float, request: dict[str, Any] | None = None, pods: i
 
 
 def claims(name: str, request: dict[str, Any]):
-    reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
-    meta = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [reference]}
-    spec = {"devices": {"requests": [{"name": "gpu", **request}]}}
-    yield from_json(ResourceClaim, {"metadata": meta, "spec": spec})
+    yield claim_of(name, {"name": "gpu", **request}, owner=name)
     yield claiming(pod(name, 0, queue="team"), name)
 
 

@@ -2,12 +2,10 @@
 
 import pytest
 
-from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.allocator import Allocation, allocate
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.inventory import Inventory
-from tests.support.records import from_json
-from tests.support.scenario import device_slice, partitions
+from tests.support.scenario import claim_of, device_slice, partitions
 
 from .test_cards import CLASSES, NODES
 
@@ -46,8 +44,7 @@ def devices_of(inventory, count, selector="true"):
         "count": count,
         "selectors": [{"cel": {"expression": selector}}],
     }
-    spec = {"devices": {"requests": [{"name": "part", "exactly": exactly}]}}
-    claim = from_json(ResourceClaim, {"metadata": {"name": "c", "uid": "c"}, "spec": spec})
+    claim = claim_of("c", {"name": "part", "exactly": exactly})
     answer = allocate([claim], NODES[0], inventory, DeviceState(inventory.device), CLASSES)
     assert isinstance(answer, Allocation)
     return [result.device for result in answer.allocations[0].devices.results]

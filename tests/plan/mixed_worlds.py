@@ -14,11 +14,10 @@ from kai_py.api.records.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from kai_py.api.records.resource import ResourceClaim
-from tests.support.records import from_json
 from tests.support.scenario import (
     Cluster,
     claim,
+    claim_of,
     claiming,
     device_class,
     device_slice,
@@ -176,13 +175,5 @@ def _claim(kind, owner):
         exact["allocationMode"] = "All"
     else:
         exact["capacity"] = {"requests": {"memory": f"{7 * kind['count']}Gi"}}
-    reference = {"kind": "Pod", "name": owner, "uid": f"pod-{owner}", "controller": True}
     requests = [{"name": f"r{i}", "exactly": exact} for i in range(kind["count"])]
-    metadata = {
-        "name": name,
-        "namespace": "default",
-        "uid": f"claim-{name}",
-        "ownerReferences": [reference],
-    }
-    spec = {"devices": {"requests": requests}}
-    return from_json(ResourceClaim, {"metadata": metadata, "spec": spec})
+    return claim_of(name, *requests, owner=owner)

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.spending import SelectorAllowance, Spending, StepAllowance
 from kai_py.grouping.grouper import Grouper
@@ -16,10 +15,10 @@ from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.builder import SnapshotBuilder
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
-from tests.support.records import from_json
 from tests.support.scenario import (
     START,
     Cluster,
+    claim_of,
     claiming,
     claiming_job,
     device_class,
@@ -87,21 +86,7 @@ def costly_claim(name, owner, *, requests, selectors, mode):
         }
         for i in range(requests)
     ]
-    return claim_of(name, owner, asked)
-
-
-def claim_of(name, owner, requests):
-    reference = {"kind": "Pod", "name": owner, "uid": f"pod-{owner}", "controller": True}
-    document = {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"claim-{name}",
-            "ownerReferences": [reference],
-        },
-        "spec": {"devices": {"requests": requests}},
-    }
-    return from_json(ResourceClaim, document)
+    return claim_of(name, *asked, owner=owner)
 
 
 def shared_slice(node_name):
@@ -117,20 +102,17 @@ def shared_slice(node_name):
 
 
 def puzzle_claim(name, owner, sizes=SIZES):
-    return claim_of(
-        name,
-        owner,
-        [
-            {
-                "name": f"r{i}",
-                "exactly": {
-                    "deviceClassName": "gpu.nvidia.com",
-                    "capacity": {"requests": {"memory": f"{size}Gi"}},
-                },
-            }
-            for i, size in enumerate(sizes)
-        ],
-    )
+    requests = [
+        {
+            "name": f"r{i}",
+            "exactly": {
+                "deviceClassName": "gpu.nvidia.com",
+                "capacity": {"requests": {"memory": f"{size}Gi"}},
+            },
+        }
+        for i, size in enumerate(sizes)
+    ]
+    return claim_of(name, *requests, owner=owner)
 
 
 class Spent(Cluster):
@@ -188,7 +170,7 @@ def test_what_the_search_may_not_parse_is_not_parsed_for_a_hint(allowed, hinted)
         gpu_slice("n"),
         device_class(),
         queue("team", 8),
-        claim_of("odd", "odd", [{"name": "r", "exactly": exact}]),
+        claim_of("odd", {"name": "r", "exactly": exact}, owner="odd"),
         claiming(pod("odd", 0, queue="team"), "odd"),
     )
     told = reasons(cluster.plan())["odd"]
@@ -230,7 +212,7 @@ def test_a_cheap_selector_still_counts_what_it_selects():
         gpu_slice("m", 2, product="T4"),
         device_class(),
         queue("team", 8),
-        claim_of("all", "one", asked),
+        claim_of("all", *asked, owner="one"),
         claiming(pod("one", 0, queue="team"), "all"),
     )
     [gang] = cluster.snapshot().gangs.values()
@@ -307,7 +289,7 @@ def test_selectors_of_many_claims_wait_for_a_later_cycle():
             "selectors": [{"cel": {"expression": costly(i, "dcba")}}],
         }
         made += [
-            claim_of(f"c{i}", f"p{i}", [{"name": "r", "exactly": exact}]),
+            claim_of(f"c{i}", {"name": "r", "exactly": exact}, owner=f"p{i}"),
             claiming(pod(f"p{i}", 0, queue="team", created=i), f"c{i}"),
         ]
     cluster = Spent(spending).add(*made)

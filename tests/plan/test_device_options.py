@@ -7,11 +7,10 @@ from hypothesis import example, settings
 from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
-from kai_py.api.records.resource import ResourceClaim
 from kai_py.plan.plan import Stage
 from tests.support.examples import examples
-from tests.support.records import from_json
 from tests.support.scenario import (
+    claim_of,
     claiming,
     cluster,
     device_class,
@@ -38,12 +37,7 @@ ALL = {"name": "gpu", "exactly": {"deviceClassName": GPU, "allocationMode": "All
 
 
 def asking(name, *requests, template=True, **options):
-    reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
-    meta = {"name": name, "namespace": "default", "uid": name}
-    if template:
-        meta["ownerReferences"] = [reference]
-    spec = {"devices": {"requests": list(requests)}}
-    yield from_json(ResourceClaim, {"metadata": meta, "spec": spec})
+    yield claim_of(name, *requests, owner=name if template else "")
     options = options if "owner" in options else {"queue": "team"} | options
     yield claiming(pod(name, 0, **options), name, template=template)
 

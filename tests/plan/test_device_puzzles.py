@@ -18,8 +18,8 @@ from kai_py.dra.spending import STEPS_PER_GANG
 from kai_py.plan.plan import Stage
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
-from tests.support.records import from_json
 from tests.support.scenario import (
+    claim_of,
     claiming,
     cluster,
     device_class,
@@ -230,10 +230,7 @@ def slices(name: str, puzzle: Puzzle) -> Iterator[ResourceSlice]:
 
 
 def claim(puzzle: Puzzle) -> ResourceClaim:
-    reference = {"kind": "Pod", "name": "p", "uid": "pod-p", "controller": True}
-    meta = {"name": "c", "namespace": "default", "uid": "c", "ownerReferences": [reference]}
-    devices = {"requests": puzzle.requests, "constraints": list(puzzle.constraints)}
-    return from_json(ResourceClaim, {"metadata": meta, "spec": {"devices": devices}})
+    return claim_of("c", *puzzle.requests, owner="p", constraints=list(puzzle.constraints))
 
 
 @pytest.mark.slow

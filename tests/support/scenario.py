@@ -186,19 +186,37 @@ def device_class(name: str = "gpu.nvidia.com", expression: str = ""):
 
 def claim(name: str, count: int = 1, *, selector: str = "", owner: str = "", held_by=(), on=()):
     """A claim for ``count`` GPUs; ``owner``: pod name; ``on``: (node, device) already allocated."""
-    exactly = {"deviceClassName": "gpu.nvidia.com", "count": count}
+    exactly = {"deviceClassName": GPU_DRIVER, "count": count}
     if selector:
         exactly["selectors"] = [{"cel": {"expression": selector}}]
-    document = {
-        "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
-    }
+    request = {"name": "gpu", "exactly": exactly}
+    return claim_of(name, request, owner=owner, held_by=held_by, on=on)
+
+
+def claim_of(
+    name: str,
+    *requests: dict,
+    owner: str = "",
+    driver: str = GPU_DRIVER,
+    on=(),
+    of: str = "",
+    held_by=(),
+    **devices,
+) -> ResourceClaim:
+    """A claim with these requests; ``of``: which one has the devices ``on``, if not the first."""
+    meta = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
     if owner:
         reference = {"kind": "Pod", "name": owner, "uid": f"pod-{owner}", "controller": True}
-        document["metadata"]["ownerReferences"] = [reference]
+        meta["ownerReferences"] = [reference]
+    document = {"metadata": meta, "spec": {"devices": {"requests": requests, **devices}}}
     if on:
         results = [
-            {"request": "gpu", "driver": "gpu.nvidia.com", "pool": node_name, "device": device}
+            {
+                "request": of or requests[0]["name"],
+                "driver": driver,
+                "pool": node_name,
+                "device": device,
+            }
             for node_name, device in on
         ]
         field = {"key": "metadata.name", "operator": "In", "values": [on[0][0]]}

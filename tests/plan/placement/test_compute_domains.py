@@ -2,12 +2,22 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.resource import DeviceClass, ResourceClaim
+from kai_py.api.records.resource import DeviceClass
 from kai_py.dra.compute_domains import DRIVER, domain_id
 from kai_py.plan.placement.compute_domains import CLIQUE
 from kai_py.plan.plan import Action, Stage
 from tests.support.records import from_json
-from tests.support.scenario import claiming, cluster, device_slice, job, node, placed, pod, queue
+from tests.support.scenario import (
+    claim_of,
+    claiming,
+    cluster,
+    device_slice,
+    job,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 CHANNELS = f"compute-domain-default-channel.{DRIVER}"
 
@@ -26,17 +36,22 @@ def rack(letter, *names):
         yield device_slice(name, [device], driver=DRIVER, part="channels")
 
 
-def channel(name, domain_id="", **config):
+def channel(name, domain_id="", *, node="", held_by=(), **config):
     """The claim of a pod on a channel of a domain, as the driver's controller templates it."""
-    reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
-    meta = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [reference]}
-    request = {"name": "channel", "exactly": {"deviceClassName": CHANNELS}}
-    devices = {"requests": [request]}
+    entries = []
     if domain_id:
         parameters = {"kind": "ComputeDomainChannelConfig", "domainID": domain_id, **config}
         opaque = {"driver": DRIVER, "parameters": parameters}
-        devices["config"] = [{"requests": ["channel"], "opaque": opaque}]
-    return {"metadata": meta, "spec": {"devices": devices}}
+        entries.append({"requests": ["channel"], "opaque": opaque})
+    return claim_of(
+        name,
+        {"name": "channel", "exactly": {"deviceClassName": CHANNELS}},
+        owner=name,
+        driver=DRIVER,
+        on=[(node, "channel-0")] if node else (),
+        held_by=held_by,
+        config=entries,
+    )
 
 
 def domain(name, pods, domain_id="", gpus=1, note=None, **options):
@@ -49,16 +64,7 @@ def domain(name, pods, domain_id="", gpus=1, note=None, **options):
 
 def worker(name, domain_id="", gpus=1, *, node="", reserved=True, **options):
     """A pod with a channel; ``node``: where it runs."""
-    document = channel(name, domain_id)
-    if node:
-        field = {"key": "metadata.name", "operator": "In", "values": [node]}
-        result = {"request": "channel", "driver": DRIVER, "pool": node, "device": "channel-0"}
-        selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        allocation = {"devices": {"results": [result]}, "nodeSelector": selector}
-        consumer = {"resource": "pods", "name": name, "uid": f"pod-{name}"}
-        users = [consumer] if reserved else []
-        document["status"] = {"allocation": allocation, "reservedFor": users}
-    yield from_json(ResourceClaim, document)
+    yield channel(name, domain_id, node=node, held_by=[name] if reserved else ())
     yield claiming(pod(name, gpus, node=node, **options), name)
 
 
@@ -181,9 +187,9 @@ def test_a_domain_of_the_same_id_in_another_namespace_is_another_one():
 def test_a_configuration_that_is_no_channel_names_no_domain():
     texts = ("ComputeDomainDaemonConfig", "")
     for kind in texts:
-        claim = from_json(ResourceClaim, channel("x", "d1", kind=kind))
+        claim = channel("x", "d1", kind=kind)
         assert not domain_id(claim.spec)
-    assert domain_id(from_json(ResourceClaim, channel("x", "d1")).spec) == "d1"
+    assert domain_id(channel("x", "d1").spec) == "d1"
 
 
 def test_pods_with_lower_priority_give_way_in_one_clique():

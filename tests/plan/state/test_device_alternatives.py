@@ -3,10 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.resource import ResourceClaim
-from tests.support.records import from_json
 from tests.support.scenario import (
     claim,
+    claim_of,
     claiming,
     cluster,
     device_class,
@@ -29,18 +28,9 @@ def choosing(name, owner):
         return {"name": alternative, "deviceClassName": "gpu.nvidia.com", "selectors": selectors}
 
     choices = [of_product("fast", FAST), of_product("slow", SLOW)]
-    reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
-    document = {
-        "metadata": {
-            "name": f"{name}-gpu",
-            "namespace": "default",
-            "uid": f"claim-{name}-gpu",
-            "ownerReferences": [reference],
-        },
-        "spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": choices}]}},
-    }
+    request = {"name": "gpu", "firstAvailable": choices}
     return [
-        from_json(ResourceClaim, document),
+        claim_of(f"{name}-gpu", request, owner=name),
         claiming(pod(name, 0, owner=owner), f"{name}-gpu"),
     ]
 

@@ -4,12 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import PodStatus
-from kai_py.api.records.resource import ResourceClaim
 from kai_py.plan.plan import Stage
-from tests.support.records import from_json
 from tests.support.scenario import (
     at,
     claim,
+    claim_of,
     claiming,
     claiming_job,
     cluster,
@@ -241,7 +240,6 @@ def test_a_device_that_could_not_be_made_ready_is_given_to_no_pod_for_a_while():
 
 def choosing(name: str, *counts: int):
     """A pod with a claim of which only the last of its alternatives finds devices."""
-    made = claim(name, owner=name)
     choices = [
         {
             "name": f"choice-{i}",
@@ -251,9 +249,8 @@ def choosing(name: str, *counts: int):
         }
         for i, count in enumerate(counts)
     ]
-    requests = {"devices": {"requests": [{"name": "gpu", "firstAvailable": choices}]}}
-    spec = from_json(ResourceClaim, {"metadata": {}, "spec": requests}).spec
-    return [replace(made, spec=spec), claiming(pod(name, 0, queue="team"), name)]
+    made = claim_of(name, {"name": "gpu", "firstAvailable": choices}, owner=name)
+    return [made, claiming(pod(name, 0, queue="team"), name)]
 
 
 def test_a_placed_pod_is_charged_for_what_it_got_so_that_others_of_the_cycle_find_capacity():

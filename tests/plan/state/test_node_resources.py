@@ -9,11 +9,11 @@ from kai_py.api.records.core import (
     PodResourceClaim,
     ResourceRequirements,
 )
-from kai_py.api.records.resource import ResourceClaim
 from kai_py.commit.assume_cache import assumed_binding
 from kai_py.snapshot.requests import claimed_amounts
 from tests.support.records import from_json
 from tests.support.scenario import (
+    claim_of,
     cluster,
     device_class,
     device_slice,
@@ -47,22 +47,9 @@ def claim(name, count=1, *, capacity=None, owner=True, held_by=(), device=""):
     exactly = {"deviceClassName": "cpu", "count": count}
     if capacity:
         exactly["capacity"] = {"requests": capacity}
-    document = {
-        "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
-    if owner:
-        reference = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
-        document["metadata"]["ownerReferences"] = [reference]
-    if device:
-        result = {"request": "r", "driver": CPU, "pool": "n0", "device": device}
-        document["status"] = {
-            "allocation": {"devices": {"results": [result]}},
-            "reservedFor": [
-                {"resource": "pods", "name": each, "uid": f"pod-{each}"} for each in held_by
-            ],
-        }
-    return from_json(ResourceClaim, document)
+    request = {"name": "r", "exactly": exactly}
+    on = [("n0", device)] if device else ()
+    return claim_of(name, request, owner=name if owner else "", driver=CPU, on=on, held_by=held_by)
 
 
 def user(name, claim_name="", *, referring=1, cpu="1", **options):

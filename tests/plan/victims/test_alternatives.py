@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from kai_py.api.records.resource import ResourceClaim
-from tests.support.records import from_json
 from tests.support.scenario import (
+    claim_of,
     claiming,
     cluster,
     device_class,
@@ -20,38 +19,18 @@ from tests.support.scenario import (
 
 def claim(name, *counts, held=()):
     """A claim for the first of so many GPUs, of pod ``name``; ``held``: devices it has."""
-    request = {
-        "name": "gpu",
-        "firstAvailable": [
-            {"name": f"of-{count}", "deviceClassName": "gpu.nvidia.com", "count": count}
-            for count in counts
-        ],
-    }
-    owner = {"kind": "Pod", "name": name, "uid": f"pod-{name}", "controller": True}
-    document = {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"claim-{name}",
-            "ownerReferences": [owner],
-        },
-        "spec": {"devices": {"requests": [request]}},
-    }
-    if held:
-        results = [
-            {
-                "request": f"gpu/of-{len(held)}",
-                "driver": "gpu.nvidia.com",
-                "pool": "n0",
-                "device": device,
-            }
-            for device in held
-        ]
-        document["status"] = {
-            "allocation": {"devices": {"results": results}},
-            "reservedFor": [{"resource": "pods", "name": name, "uid": f"pod-{name}"}],
-        }
-    return from_json(ResourceClaim, document)
+    choices = [
+        {"name": f"of-{count}", "deviceClassName": "gpu.nvidia.com", "count": count}
+        for count in counts
+    ]
+    return claim_of(
+        name,
+        {"name": "gpu", "firstAvailable": choices},
+        owner=name,
+        on=[("n0", device) for device in held],
+        of=f"gpu/of-{len(held)}",
+        held_by=[name],
+    )
 
 
 def asking(name, *counts, held=(), **options):
