@@ -6,32 +6,23 @@ import pytest
 
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare, SharedGpu, has_claimed_share, shared_gpus
-from kai_py.api.records.core import ContainerExtendedResourceRequest, ObjectMeta, OwnerReference
 from kai_py.api.records.resource import (
-    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     AllocationResult,
     DeviceAllocationResult,
-    DeviceClaim,
-    DeviceRequest,
     DeviceRequestAllocationResult,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-    ResourceClaimStatus,
 )
-from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims, planned_pods
-from kai_py.plan.plan import ClaimToCreate, Placement, Plan
+from kai_py.plan.plan import Placement, Plan
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import (
     DRIVER,
     NAMESPACE,
-    SCHEDULER,
     Cluster,
     Crashed,
     gang_of,
     transaction,
 )
-from tests.commit.test_crash import Mortal
+from tests.commit.test_crash import Mortal, follow
+from tests.commit.test_made_claims import making_claim
 
 SIZE = 2
 CALLS = 6 * SIZE
@@ -66,25 +57,8 @@ def placement(cluster: Cluster, index: int) -> Placement:
             }
         ],
     )
-    request = DeviceRequest(
-        name="gpu-share", exactly=ExactDeviceRequest(device_class_name="gpu", count=1)
-    )
-    owner = OwnerReference(
-        api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True
-    )
-    claim = ResourceClaim(
-        metadata=ObjectMeta(
-            name=f"{name}-share",
-            namespace=NAMESPACE,
-            uid="not-yet",
-            annotations={EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
-            owner_references=(owner,),
-        ),
-        spec=ResourceClaimSpec(devices=DeviceClaim(requests=(request,))),
-        status=ResourceClaimStatus(allocation=half_of(name)),
-    )
-    use = ContainerExtendedResourceRequest("main", SHARE_RESOURCE, "gpu-share")
-    return Placement(pod, "node-a", create_claim=ClaimToCreate(claim, (use,)))
+    allocation = half_of(name)
+    return making_claim(pod, f"{name}-share", "gpu-share", allocation, resource=SHARE_RESOURCE)
 
 
 def plan_of(cluster: Cluster, placements: list[Placement]) -> Plan:
@@ -93,18 +67,11 @@ def plan_of(cluster: Cluster, placements: list[Placement]) -> Plan:
     return Plan(placements=(gang_of(*waiting),)) if waiting else Plan()
 
 
-async def carry_out(cluster: Cluster, plan: Plan, transport=None) -> None:
+async def crash(cluster: Cluster, plan: Plan, transport: Mortal) -> None:
     committer = cluster.committer(RecordingAssumeCache(), transport=transport)
     committer.commit(plan, now=0.0)
-    if transport is not None:
-        deaths = await asyncio.gather(*committer.tasks, return_exceptions=True)
-        assert all(death is None or isinstance(death, Crashed) for death in deaths)
-        return
-    leftovers = find_leftover_claims(
-        cluster.claims(), cluster.pods(), {SCHEDULER}, planned_pods(plan)
-    )
-    committer.release_leftovers(LeftoverTracker(0.0).due(leftovers, 0.0))
-    assert await committer.drain(5.0)
+    deaths = await asyncio.gather(*committer.tasks, return_exceptions=True)
+    assert all(death is None or isinstance(death, Crashed) for death in deaths)
 
 
 points = pytest.mark.parametrize(
@@ -118,8 +85,8 @@ async def test_after_a_crash_every_pod_has_one_claim_with_its_half(calls, arrive
     cluster = Cluster()
     placements = [placement(cluster, index) for index in range(SIZE)]
     dying = Mortal(cluster, calls, last_arrives=arrives)
-    await carry_out(cluster, plan_of(cluster, placements), dying)
-    await carry_out(cluster, plan_of(cluster, placements))
+    await crash(cluster, plan_of(cluster, placements), dying)
+    await follow(cluster, plan_of(cluster, placements))
     assert cluster.nodes() == {f"worker-{i}": "node-a" for i in range(SIZE)}
     assert len(cluster.claims()) == SIZE
     for index in range(SIZE):
@@ -135,8 +102,8 @@ async def test_after_a_crash_nothing_is_kept_for_a_pod_that_is_not_placed_again(
     cluster = Cluster()
     placements = [placement(cluster, index) for index in range(SIZE)]
     dying = Mortal(cluster, calls, last_arrives=arrives)
-    await carry_out(cluster, plan_of(cluster, placements), dying)
-    await carry_out(cluster, Plan())
+    await crash(cluster, plan_of(cluster, placements), dying)
+    await follow(cluster, Plan())
     bound = {name.removeprefix("worker-") for name in cluster.nodes()}
     kept = {
         claim.metadata.name for claim in cluster.claims() if claim.status.allocation is not None
@@ -163,7 +130,7 @@ async def test_a_pod_that_goes_to_a_device_plugin_after_all_names_no_claim():
     cluster = Cluster()
     first = placement(cluster, 0)
     dying = Mortal(cluster, 5, last_arrives=False)
-    await carry_out(cluster, plan_of(cluster, [first]), dying)
+    await crash(cluster, plan_of(cluster, [first]), dying)
     assert has_claimed_share(cluster.pod("worker-0"))
     assert not cluster.nodes()
     outcome = await run(cluster, by_device_plugin(first))

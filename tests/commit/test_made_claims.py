@@ -19,25 +19,29 @@ from tests.commit.cluster import NAMESPACE, device, first, gang_of, lose_answer,
 
 def placement(cluster, index=0, count=1, on=""):
     pod = cluster.add_pod(f"worker-{index}")
+    allocation = device(on or f"gpu-{index}", "node-a")
+    return making_claim(pod, f"made-{index}", "gpu", allocation, count=count)
+
+
+def making_claim(pod, name, request, allocation, *, resource="nvidia.com/gpu", count=1):
+    """A placement on node-a for which a claim with one request is made."""
     exactly = ExactDeviceRequest(device_class_name="gpu", count=count)
-    spec = ResourceClaimSpec(
-        devices=DeviceClaim(requests=(DeviceRequest(name="gpu", exactly=exactly),))
-    )
+    devices = DeviceClaim(requests=(DeviceRequest(name=request, exactly=exactly),))
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True
     )
     claim = ResourceClaim(
         metadata=ObjectMeta(
-            name=f"made-{index}",
+            name=name,
             namespace=NAMESPACE,
             uid="not-yet",
             annotations={"resource.kubernetes.io/extended-resource-claim": "true"},
             owner_references=(owner,),
         ),
-        spec=spec,
-        status=ResourceClaimStatus(allocation=device(on or f"gpu-{index}", "node-a")),
+        spec=ResourceClaimSpec(devices=devices),
+        status=ResourceClaimStatus(allocation=allocation),
     )
-    use = ContainerExtendedResourceRequest("main", "nvidia.com/gpu", "gpu")
+    use = ContainerExtendedResourceRequest("main", resource, request)
     return Placement(pod, "node-a", create_claim=ClaimToCreate(claim, (use,)))
 
 
