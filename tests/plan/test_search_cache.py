@@ -11,14 +11,8 @@ from msgspec.structs import replace
 from kai_py.api.records.core import (
     Affinity,
     LabelSelector,
-    ObjectMeta,
     PodAffinity,
     PodAffinityTerm,
-)
-from kai_py.api.records.policy import (
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus,
 )
 from kai_py.plan.actions.registry import ACTIONS
 from kai_py.plan.placement.gang import Placer
@@ -30,6 +24,7 @@ from tests.plan.victims.test_alternatives import asking
 from tests.support.examples import examples
 from tests.support.executed_plans import carry_out
 from tests.support.scenario import (
+    budget,
     cluster,
     device_class,
     gpu_slice,
@@ -111,7 +106,7 @@ class Course:
             case ("queue", name, deserved):
                 self.cluster.add(queue(name, deserved, **self.written))
             case ("budget", allowed):
-                self.cluster.add(budget(allowed))
+                self.cluster.add(budget(allowed, "app-1"))
 
     def come(self, *, gpus, pods, queue, priority, on, fraction, apart):
         self.count += 1
@@ -130,14 +125,6 @@ class Course:
         if fraction:
             made = [made[0], *(shared(each, fraction) for each in made[1:])]
         self.cluster.add(made)
-
-
-def budget(allowed):
-    return PodDisruptionBudget(
-        metadata=ObjectMeta(name="protected", namespace="default", uid="protected"),
-        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": "app-1"})),
-        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
-    )
 
 
 @pytest.mark.slow

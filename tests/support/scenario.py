@@ -13,6 +13,7 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.core import (
     Condition,
     Container,
+    LabelSelector,
     ObjectMeta,
     OwnerReference,
     Pod,
@@ -24,6 +25,11 @@ from kai_py.api.records.core import (
 )
 from kai_py.api.records.job import Job, JobSpec
 from kai_py.api.records.node import Node, NodeSpec, NodeStatus
+from kai_py.api.records.policy import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+)
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.grouper import Grouper
@@ -178,10 +184,21 @@ def partitions(node_name: str, devices, counters, *, driver: str = GPU_DRIVER) -
     ]
 
 
-def device_class(name: str = "gpu.nvidia.com", expression: str = ""):
-    cel = expression or 'device.driver == "gpu.nvidia.com"'
+def device_class(name: str = GPU_DRIVER, expression: str = "", *, resource: str = ""):
+    """``resource``: the extended resource that the class serves."""
+    cel = expression or f'device.driver == "{GPU_DRIVER}"'
     spec = {"selectors": [{"cel": {"expression": cel}}]}
+    if resource:
+        spec["extendedResourceName"] = resource
     return from_json(DeviceClass, {"metadata": {"name": name}, "spec": spec})
+
+
+def budget(allowed: int, app: str = "web") -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name=app, namespace="default", uid=f"budget-{app}"),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
+    )
 
 
 def claim(name: str, count: int = 1, *, selector: str = "", owner: str = "", held_by=(), on=()):

@@ -428,8 +428,7 @@ def test_amounts_are_written_as_in_manifests(resource, amount, text):
 
 
 def test_pods_of_a_device_plugin_lack_gpus_where_a_class_could_serve_them_too():
-    served = device_class("gpus")
-    served = replace(served, spec=replace(served.spec, extended_resource_name="nvidia.com/gpu"))
+    served = device_class("gpus", resource="nvidia.com/gpu")
     ours = cluster(node("a", 8), queue("q", 8), served, job_with_pods("train", 9, queue="q"))
     [found] = ours.plan().unplaced
     assert found.message == (

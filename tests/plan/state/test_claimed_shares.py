@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare
 from kai_py.api.quantity import parse_quantity
@@ -32,8 +31,7 @@ GIB = 2**30
 
 
 def serving(resource=GPU):
-    made = device_class("gpu.nvidia.com")
-    return replace(made, spec=replace(made.spec, extended_resource_name=resource))
+    return device_class(resource=resource)
 
 
 def card(name, memory, *, uuid="", shareable=True, policy=None, **capacity):

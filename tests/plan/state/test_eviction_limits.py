@@ -5,12 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from kai_py.api.records.core import Condition, LabelSelector, ObjectMeta
-from kai_py.api.records.policy import (
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus,
-)
+from kai_py.api.records.core import Condition
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
@@ -24,16 +19,8 @@ from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
 from tests.support.records import replace
-from tests.support.scenario import START, cluster, evicted, node, pod, queue
+from tests.support.scenario import START, budget, cluster, evicted, node, pod, queue
 from tests.support.worlds import gang, world
-
-
-def budget(allowed: int, app: str = "web") -> PodDisruptionBudget:
-    return PodDisruptionBudget(
-        metadata=ObjectMeta(name=app, namespace="default", uid=f"budget-{app}"),
-        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
-        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
-    )
 
 
 def full_node(*more, protected: int = 4, **settings):

@@ -25,8 +25,7 @@ GPU = "nvidia.com/gpu"
 
 
 def answering(name="gpu.nvidia.com", resource=GPU):
-    made = device_class(name)
-    return replace(made, spec=replace(made.spec, extended_resource_name=resource))
+    return device_class(name, resource=resource)
 
 
 def with_driver(name, gpus=8, **options):

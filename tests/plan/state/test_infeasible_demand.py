@@ -108,8 +108,7 @@ def test_devices_of_claims(count, pods, infeasible):
 def test_devices_of_a_class_that_serves_a_resource(gpus, pods, infeasible):
     """Three nodes publish GPUs, one reports them: each holds eight, whichever way."""
     nodes = [node("n0"), *(node(f"n{i}", gpus=0) for i in range(1, 4))]
-    served = device_class()
-    served = replace(served, spec=replace(served.spec, extended_resource_name="nvidia.com/gpu"))
+    served = device_class(resource="nvidia.com/gpu")
     slices = [gpu_slice(f"n{i}") for i in range(1, 4)]
     waits = job_with_pods("train", pods, gpus, queue="big")
     plan = cluster(*QUEUES, *nodes, served, *slices, *waits).plan()
