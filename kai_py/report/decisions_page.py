@@ -15,8 +15,8 @@ from kai_py.report.page import (
     html_page,
     paragraph,
     plot,
-    started_within,
     table,
+    waiting_times,
 )
 
 PERIODS = 60
@@ -70,16 +70,8 @@ def _over_time(decisions: Sequence[Decision]) -> str:
 
 
 def _waits(decisions: Sequence[Decision]) -> str:
-    figure = curves(
-        {"": started_within(waits_by_pods(decisions))},
-        x_title="minutes waited",
-        y_title="part of the gangs",
-        x_type="log",
-    )
-    figure.update_yaxes(range=[0, 1.02], tickformat=".0%")
-    return plot(
-        figure,
-        name="waits",
+    return waiting_times(
+        {"": waits_by_pods(decisions)},
         caption="How many of the gangs that were placed had been placed after so many minutes, by "
         "their number of pods. Time counts from the first decision that left a gang pending.",
     )

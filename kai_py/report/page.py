@@ -167,6 +167,16 @@ def started_within(groups: Mapping[str, Sequence[float | None]]) -> list[Curve]:
     return found
 
 
+def waiting_times(
+    panels: Mapping[str, Mapping[str, Sequence[float | None]]], *, caption: str
+) -> str:
+    """The plot of ``started_within`` for each panel."""
+    shown = {title: started_within(groups) for title, groups in panels.items()}
+    figure = curves(shown, x_title="minutes waited", y_title="part of the gangs", x_type="log")
+    figure.update_yaxes(range=[0, 1.02], tickformat=".0%")
+    return plot(figure, name="waits", caption=caption)
+
+
 def bars(
     panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, y_titles: Sequence[str]
 ) -> go.Figure:

@@ -18,8 +18,8 @@ from kai_py.report.page import (
     html_page,
     paragraph,
     plot,
-    started_within,
     table,
+    waiting_times,
 )
 from kai_py.simulate.entitlement import EntitledGpus
 from kai_py.simulate.goodput import PolicyFigures
@@ -224,19 +224,14 @@ def _shares(results: Mapping[str, SimulationResult]) -> str:
 
 def _waits(results: Mapping[str, SimulationResult]) -> str:
     panels = {
-        policy: started_within(
-            {
-                _sized(name): [wait.seconds for wait in group]
-                for name, group in size_groups(result.waits).items()
-            }
-        )
+        policy: {
+            _sized(name): [wait.seconds for wait in group]
+            for name, group in size_groups(result.waits).items()
+        }
         for policy, result in results.items()
     }
-    figure = curves(panels, x_title="minutes waited", y_title="part of the gangs", x_type="log")
-    figure.update_yaxes(range=[0, 1.02], tickformat=".0%")
-    return plot(
-        figure,
-        name="waits",
+    return waiting_times(
+        panels,
         caption="Part of the gangs of each size, in GPUs, that had started after so many minutes. "
         "A curve that ends below 100 % has gangs that did not start.",
     )
