@@ -178,7 +178,8 @@ class CollectionServer:
         return pending.popleft() if pending else None
 
     def _happened(self, kind, item):
-        self.history[self.revision] = copy.deepcopy(self.objects)
+        # An object is replaced as a whole, never changed.
+        self.history[self.revision] = dict(self.objects)
         self.log.append((kind, copy.deepcopy(item)))
         self._tell(line(kind, item))
 
