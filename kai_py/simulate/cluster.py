@@ -45,6 +45,8 @@ INSTANT = PodTiming(start=0.0, stop=0.0)
 PLACEHOLDER_OWNERS = "unread-owners"
 REFERENCE_FIELDS = frozenset({"apiVersion", "kind", "name", "uid"})
 """What the API requires of an owner reference."""
+LOADING_ORDER = {kind.permission: place for place, kind in enumerate(WATCHED_BY_NAME.values())}
+"""Pods last, so that each is derived once, from objects that are there."""
 MAX_CYCLES_PER_INSTANT = 200
 MAX_DEADLINES = 64
 """Deadlines for which cycles go on although nothing in the cluster changes."""
@@ -122,7 +124,7 @@ class SimulatedCluster:
             if present is not None:
                 store.remove(storage, present)
             loaded[storage, *_key(document)] = storage, document
-        kept = list(loaded.values())
+        kept = sorted(loaded.values(), key=lambda each: LOADING_ORDER.get(each[0], -1))
         self._register_kinds(kept)
         self._has_new = any(was_never_applied(document) for _, document in kept)
         known = {document["metadata"].get("uid") for _, document in kept}
