@@ -220,7 +220,7 @@ def _read_queue(
 ) -> QueuePage:
     """What is known of a queue and its gangs; raises CommandError if there is none."""
     cluster = LoadedCluster(documents, configuration, time.time())
-    plan = cluster.plan()
+    plan = cluster.plan(last=True)
     found = explain_queue(cluster.snapshot, plan, name)
     if found is None:
         names = sorted(share.queue for share in plan.queues)

@@ -86,7 +86,7 @@ def explain_cluster(
     """
     report = report or SearchReport()
     cluster, events = LoadedCluster(documents, configuration, now), tuple(events)
-    snapshot, plan = cluster.snapshot, cluster.plan()
+    snapshot, plan = cluster.snapshot, cluster.plan(last=not with_suggestions)
     history = DecisionHistory(decisions_of_events(events), snapshot, plan)
     about = partial(history.about, since=since)
     found = explain_subject(

@@ -6,6 +6,7 @@ effect of the changes and not what would have happened anyway.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kai_py.config import Configuration
 from kai_py.embedded.kubelet import PodTiming
@@ -21,6 +22,8 @@ from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.snapshot import Snapshot
+
+T = TypeVar("T")
 
 SETTLE_SECONDS = 600.0
 """Simulated time after which a cluster counts as settled, enough for pods to be replaced."""
@@ -94,7 +97,7 @@ def what_if(
 ) -> Comparison:
     """Compare the settled cluster with and without ``changes``; raises ChangeError."""
     cluster = LoadedCluster(documents, configuration, now)
-    return compare(cluster.settled(), cluster.settled(*in_order(changes)))
+    return compare(cluster.settled(), cluster.settled(*in_order(changes), last=True))
 
 
 def nodes_needed(
@@ -211,7 +214,10 @@ def _gpus(share: QueueShare | None, view: str) -> float:
 
 
 class LoadedCluster:
-    """A cluster as of ``now``, loaded once; each query runs in a forked copy of it."""
+    """A cluster as of ``now``, loaded once; each query runs in a forked copy of it.
+
+    Only the ``last`` one runs in the cluster itself, which saves the copy and uses the cluster up.
+    """
 
     def __init__(
         self, documents: Sequence[Document], configuration: Configuration, now: float
@@ -227,18 +233,21 @@ class LoadedCluster:
         """Names of the node groups of the configuration."""
         return tuple(self._cluster.node_groups)
 
-    def settled(self, *changes: ClusterChange) -> "SettledCluster":
+    def settled(self, *changes: ClusterChange, last: bool = False) -> "SettledCluster":
         """The outcome when nothing changes any more after ``changes``; raises ChangeError."""
-        return run_in_fork(lambda: self._settled(changes))
+        return self._answer(lambda: self._settled(changes), last=last)
 
     def after(self, *changes: ClusterChange) -> "LoadedCluster":
         """The cluster right after ``changes``, before anything is scheduled; raises ChangeError."""
         documents = run_in_fork(lambda: self._changed(changes))
         return LoadedCluster(documents, self._configuration, self._now)
 
-    def plan(self) -> Plan:
+    def plan(self, *, last: bool = False) -> Plan:
         """The plan of one cycle."""
-        return run_in_fork(lambda: self._cluster.planner.decide(self.snapshot))
+        return self._answer(lambda: self._cluster.planner.decide(self.snapshot), last=last)
+
+    def _answer(self, query: Callable[[], T], *, last: bool) -> T:
+        return query() if last else run_in_fork(query)
 
     def _changed(self, changes: Sequence[ClusterChange]) -> list[Document]:
         for change in changes:
