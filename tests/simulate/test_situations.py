@@ -10,7 +10,7 @@ from kai_py.config import Configuration
 from kai_py.observe.explanation import NO_PODS
 from kai_py.simulate.changes import ApplySteps
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.explained_cluster import explain_cluster
+from kai_py.simulate.explained_cluster import SearchReport, explain_cluster
 from kai_py.snapshot.accounting import GPU
 from tests.cluster.fake_kubelet.nodes import gpu_class_document, node_document, slice_document
 from tests.simulate.clusters import NOW
@@ -62,12 +62,16 @@ def failed_jobs(cluster: SimulatedCluster) -> set[str]:
 
 
 def explained(cluster: SimulatedCluster, situation: Situation):
+    """The explanation with the first suggestion: the search ends once that is found."""
+    suggestions = []
     [found] = explain_cluster(
         cluster.documents(),
         Configuration(),
         now=cluster.clock.now(),
         subject=Subject.GANG,
         name=situation.gang,
+        has_time=lambda: not suggestions,
+        report=SearchReport(on_found=lambda _, suggestion: suggestions.append(suggestion)),
     )
     return found
 
