@@ -15,6 +15,7 @@ from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kai_py.observe.gauge_values import GaugeValues
 from kai_py.plan.plan import Action, Plan
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.mirror import Mirror
@@ -79,24 +80,27 @@ class Metrics:
             ("part",),
             registry=registry,
         )
-        self.invalid_objects = Gauge(
+        invalid_objects = Gauge(
             "kai_py_invalid_objects",
             "Objects that are ignored, or used differently than written, by kind.",
             ("kind",),
             registry=registry,
         )
-        self.pending_gangs = Gauge(
+        pending_gangs = Gauge(
             "kai_py_pending_gangs",
             "Gangs that stay pending, by queue and by the stage that stops them.",
             ("queue", "stage"),
             registry=registry,
         )
-        self.queue_amount = Gauge(
+        queue_amounts = Gauge(
             "kai_py_queue_resources",
             "Resources of a queue: deserved, maximum, fair_share, allocated, requested.",
             ("queue", "resource", "view"),
             registry=registry,
         )
+        self._invalid_objects = GaugeValues(invalid_objects)
+        self._pending_gangs = GaugeValues(pending_gangs)
+        self._queue_amounts = GaugeValues(queue_amounts)
         self.leader = Gauge(
             "kai_py_leader", "1 while this process leads, else 0.", registry=registry
         )
@@ -223,28 +227,29 @@ class Metrics:
 
     def show_invalid(self, kinds: Iterable[str]) -> None:
         """Set the gauge of objects that are not used as written, given the kind of each."""
-        self.invalid_objects.clear()
-        for kind, count in Tally(kinds).items():
-            self.invalid_objects.labels(kind).set(count)
+        self._invalid_objects.show(Tally((kind,) for kind in kinds))
 
     def show_plan(self, plan: Plan) -> None:
         """Set the gauges from a plan; deleted queues disappear."""
-        self.pending_gangs.clear()
         # Tenants may name queues without end that do not exist: these gangs count together.
         queues = {share.queue for share in plan.queues}
-        counts = Tally(
-            (each.queue if each.queue in queues else "", each.stage.value) for each in plan.unplaced
+        self._pending_gangs.show(
+            Tally(
+                (each.queue if each.queue in queues else "", each.stage.value)
+                for each in plan.unplaced
+            )
         )
-        for (queue, stage), count in counts.items():
-            self.pending_gangs.labels(queue, stage).set(count)
         for each in plan.set_aside:
             self.gangs_set_aside.labels("error" if each.error else "time").inc()
         for each in plan.failed_extensions:
             self.extensions_set_aside.labels(each.gang).inc()
-        self.queue_amount.clear()
-        for share, view in product(plan.queues, QUEUE_VIEWS):
-            for resource, amount in getattr(share, view).items():
-                self.queue_amount.labels(share.queue, resource, view).set(amount)
+        self._queue_amounts.show(
+            {
+                (share.queue, resource, view): amount
+                for share, view in product(plan.queues, QUEUE_VIEWS)
+                for resource, amount in getattr(share, view).items()
+            }
+        )
 
 
 MONITOR_SECONDS = 5.0

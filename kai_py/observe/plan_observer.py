@@ -20,9 +20,9 @@ from kai_py.observe.decision_log import MAX_DECISIONS, Decision, DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.event_history import decisions_of_events, read_scheduler_events
 from kai_py.observe.failures import Failures
+from kai_py.observe.gauge_values import GaugeValues, Labels
 from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.metrics import Metrics
-from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
@@ -77,7 +77,8 @@ class PlanObserver:
         self._set_aside_log.record(plan)
         with contained("metrics"):
             self._metrics.show_plan(plan)
-            unreadable = [each.kind for kind in self._mirror.status() for each in kind.rejected]
+            kinds = self._mirror.status_of_unreadable()
+            unreadable = [each.kind for kind in kinds for each in kind.rejected]
             self._metrics.show_invalid([*unreadable, *(p.object.kind for p in plan.problems)])
             if self._kai_metrics is not None:
                 self._kai_metrics.show_plan(plan)
@@ -128,26 +129,29 @@ class KaiQueueMetrics:
 
     def __init__(self, registry: CollectorRegistry, display_name: Callable[[str], str]) -> None:
         self._display_name = display_name
-        self._info = Gauge("kai_queue_info", "1 for every queue.", QUEUE, registry=registry)
+        info = Gauge("kai_queue_info", "1 for every queue.", QUEUE, registry=registry)
+        self._info = GaugeValues(info)
         self._gauges = {
-            name: Gauge(name, text, labels, registry=registry)
+            name: GaugeValues(Gauge(name, text, labels, registry=registry))
             for views, labels in ((CONTROLLER_VIEWS, QUEUE), (SCHEDULER_VIEWS, NAMES))
             for name, text, *_ in views
         }
 
     def show_plan(self, plan: Plan) -> None:
         """Set the gauges from a plan; deleted queues disappear."""
-        self._info.clear()
-        for gauge in self._gauges.values():
-            gauge.clear()
-        for share in plan.queues:
-            self._show(share)
-
-    def _show(self, share: QueueShare) -> None:
-        self._info.labels(share.queue).set(1)
-        names = (share.queue, share.queue, self._display_name(share.queue))
-        for views, labels in ((CONTROLLER_VIEWS, names[:1]), (SCHEDULER_VIEWS, names)):
+        self._info.show({(share.queue,): 1 for share in plan.queues})
+        names = [(each, self._names(each.queue)) for each in plan.queues]
+        for views, labels in ((CONTROLLER_VIEWS, QUEUE), (SCHEDULER_VIEWS, NAMES)):
             for name, _, view, resource, unit in views:
-                amount = getattr(share, view).get(resource, 0.0)
-                shown = amount * unit if math.isfinite(amount) else -1.0
-                self._gauges[name].labels(*labels).set(shown)
+                values = {
+                    of_queue[: len(labels)]: _shown(getattr(share, view).get(resource, 0.0), unit)
+                    for share, of_queue in names
+                }
+                self._gauges[name].show(values)
+
+    def _names(self, queue: str) -> Labels:
+        return queue, queue, self._display_name(queue)
+
+
+def _shown(amount: float, unit: float) -> float:
+    return amount * unit if math.isfinite(amount) else -1.0
