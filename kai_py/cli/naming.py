@@ -16,7 +16,7 @@ import yaml
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.cli.errors import CommandError
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.rule_table import shipped_table
 
 NamespaceOption = Annotated[
     str,
@@ -43,7 +43,7 @@ GROUPS = ("podgroup", "compositepodgroup", "podgang")
 
 def workload_kinds() -> frozenset[str]:
     """The kinds, in lower case, whose pods are known to the shipped rules, and those of groups."""
-    ruled = {each.kind.lower() for each in RuleTable(shipped_rules()).kinds()}
+    ruled = {each.kind.lower() for each in shipped_table().kinds()}
     return frozenset(ruled - {"pod", "node"} | set(GROUPS))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.queue import GROUP as QUEUE_GROUP
 from kai_py.deploy.parts import RBAC, Document, named_object
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.rule_table import shipped_table
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind
 
@@ -295,7 +295,7 @@ def _plurals(kinds: Iterable[Kind[Any]]) -> dict[str, tuple[str, ...]]:
     plurals: dict[str, list[str]] = defaultdict(list)
     for kind in kinds:
         plurals[kind.group].append(kind.plural)
-    for owner in RuleTable(shipped_rules()).kinds():
+    for owner in shipped_table().kinds():
         plural = f"{owner.kind.lower()}s"
         if plural not in plurals[owner.group]:
             plurals[owner.group].append(plural)

@@ -66,7 +66,7 @@ from kai_py.grouping.pod_topology import with_pod_topology
 from kai_py.grouping.queue_choice import Defaults, QueueChoice, choose_queue
 from kai_py.grouping.roles import role_leaves, roles_of_rule
 from kai_py.grouping.rule import Rule, Treatment
-from kai_py.grouping.rule_table import RuleTable, describe_rule, shipped_rules
+from kai_py.grouping.rule_table import RuleTable, describe_rule, shipped_table
 from kai_py.grouping.topology_annotations import constraint_of
 
 SOURCES = (POD_GROUP_ANNOTATION, SPARK, FLINK, DASK, SKYPILOT)
@@ -113,7 +113,7 @@ class Grouper:
 
         Workloads that name no queue go to ``default_queue`` and get ``defaults``.
         """
-        self._table = table or RuleTable(shipped_rules())
+        self._table = table or shipped_table()
         self._sources = sources
         self._default_queue = QueueChoice(default_queue, defaults)
         self._cache: dict[tuple[str, GroupKind, Defaults, bool], _CachedTemplate] = {}

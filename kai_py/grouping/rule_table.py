@@ -91,6 +91,12 @@ def shipped_rules() -> RuleFile:
 
 
 @cache
+def shipped_table() -> RuleTable:
+    """The table of the shipped rules alone."""
+    return RuleTable(shipped_rules())
+
+
+@cache
 def _shipped() -> frozenset[int]:
     return frozenset(map(id, shipped_rules().rules))
 

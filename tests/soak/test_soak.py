@@ -56,6 +56,7 @@ WITHOUT_OUTSIDE_KEYS = {
     "grouping",
     "parse_type",
     "shipped_rules",
+    "shipped_table",
 }
 """Their arguments are types, or constants of the package."""
 

@@ -14,7 +14,7 @@ from kai_py.api.records.unstructured import unstructured
 from kai_py.dialects.kai.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
-from kai_py.grouping.rule_table import RuleTable, shipped_rules
+from kai_py.grouping.rule_table import shipped_table
 from kai_py.grouping.workload_gang import first_template, gang_of_workload
 from kai_py.lint.manifest import (
     Finding,
@@ -138,25 +138,20 @@ def gang(manifest: Manifest) -> Iterator[Finding]:
 
 def is_grouped(manifest: Manifest) -> bool:
     """Whether a rule says how pods below objects of its kind are grouped."""
-    return GroupKind(manifest.group, manifest.kind) in _table().kinds()
+    return GroupKind(manifest.group, manifest.kind) in shipped_table().kinds()
 
 
 def _owner(manifest: Manifest, kind: GroupKind) -> OwnerObject:
     """The workload as the scheduler reads it; raises ValueError where it cannot."""
     if kind == GroupKind("batch", "Job"):
         return convert_record(manifest.value, Job)
-    return unstructured(manifest.value, _table().paths(kind))
-
-
-@cache
-def _table() -> RuleTable:
-    return RuleTable(shipped_rules())
+    return unstructured(manifest.value, shipped_table().paths(kind))
 
 
 @cache
 def grouping() -> KaiGrouping:
     """The shipped rules and all dialects."""
-    return KaiGrouping(_table(), KaiQueueNaming())
+    return KaiGrouping(shipped_table(), KaiQueueNaming())
 
 
 def survives_eviction(manifest: Manifest) -> Iterator[Finding]:
