@@ -61,7 +61,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     for kind in type(value).__mro__:
         slots = getattr(kind, "__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, name) and not name.startswith("__"):
+            # Python before 3.11.3 gives ``__weakref__`` to another class than it is asked of.
+            if not name.startswith("__") and hasattr(value, name):
                 yield f".{name}", getattr(value, name)
     if not isinstance(value, FunctionType):
         yield from (
