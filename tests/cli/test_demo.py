@@ -142,9 +142,12 @@ def test_the_stream_ends_with_the_summary(stream):
     assert not [line for line in stream if line["type"] == "log"], "nothing to warn of"
 
 
-def test_without_a_terminal_it_is_a_plain_log_until_nothing_runs():
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    """A run without a terminal until nothing runs, and the picture that it draws."""
+    picture = tmp_path_factory.mktemp("demo") / "demo.svg"
     run = subprocess.run(
-        [*KAI_PY, "demo", "--until-idle", *SPEED],
+        [*KAI_PY, "demo", "--until-idle", "--svg", str(picture), *SPEED],
         capture_output=True,
         text=True,
         timeout=patience(120),
@@ -152,13 +155,28 @@ def test_without_a_terminal_it_is_a_plain_log_until_nothing_runs():
         env={**os.environ, "FORCE_COLOR": "", "TERM": "xterm-256color"},
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr
+    return run, picture
+
+
+def test_without_a_terminal_it_is_a_plain_log_until_nothing_runs(logged):
+    run, _ = logged
     assert "\x1b" not in run.stdout + run.stderr
     assert run.stderr == ""
+    assert "Step 1/" in run.stdout
     lines = run.stdout.splitlines()
     assert any("FailedScheduling" in line and "vision: 8 pods must" in line for line in lines)
     assert any("Preempted" in line and "(priority 1000 > 0)" in line for line in lines)
     assert "8 Jobs completed" in lines[-1]
     assert not [line for line in lines if line.startswith("MISSING")]
+
+
+def test_the_screen_at_its_fullest_is_written_as_a_picture_that_loads_nothing(logged):
+    _, path = logged
+    text = " ".join(ElementTree.parse(path).getroot().itertext()).replace("\xa0", " ")
+    for part in ("rack-1", "Queues", "ablation", "reclaimed by workload default/peak"):
+        assert part in text
+    assert "GPUs 67 of 72 allocated" in text
+    assert "url(http" not in path.read_text()
 
 
 def test_on_a_terminal_it_draws_and_gives_the_terminal_back():
@@ -259,21 +277,3 @@ def test_a_cluster_too_small_for_the_story_is_refused():
     )
     assert run.returncode == 2
     assert run.stderr == "kai-py: --nodes: the demo needs 6 to 64 nodes, not 3\n"
-
-
-def test_the_screen_at_its_fullest_is_written_as_a_picture_that_loads_nothing(tmp_path):
-    path = tmp_path / "demo.svg"
-    run = subprocess.run(
-        [*KAI_PY, "demo", "--svg", str(path), *SPEED],
-        capture_output=True,
-        text=True,
-        timeout=patience(120),
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-2000:] + run.stderr
-    assert "Step 1/" in run.stdout
-    text = " ".join(ElementTree.parse(path).getroot().itertext()).replace("\xa0", " ")
-    for part in ("rack-1", "Queues", "ablation", "reclaimed by workload default/peak"):
-        assert part in text
-    assert "GPUs 67 of 72 allocated" in text
-    assert "url(http" not in path.read_text()
