@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from kai_py.plan.plan import Action
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.plan.victims.fixed_world import QUEUES
 from tests.support.examples import examples
 from tests.support.records import replace
 from tests.support.scenario import evicted
 from tests.support.worlds import World, at_node, gang, replayed, world
 
-QUEUES = ("x", "y", "z")
 SETTINGS = settings(
     max_examples=examples(60),
     deadline=None,
@@ -193,7 +193,7 @@ def test_no_gang_takes_back_what_was_just_taken(world):
 @pytest.mark.slow
 def test_w26_the_plan_does_not_depend_on_the_hash_seed():
     script = (
-        "from tests.plan.victims.test_victim_properties import fixed_world;"
+        "from tests.plan.victims.fixed_world import fixed_world;"
         "import json; plan = fixed_world().plan();"
         "print(json.dumps([repr(plan.evictions), repr(plan.nominations), repr(plan.placements)]))"
     )
@@ -209,16 +209,3 @@ def test_w26_the_plan_does_not_depend_on_the_hash_seed():
     }
     assert len(answers) == 1
     assert "Eviction" in json.loads(answers.pop())[0]
-
-
-def fixed_world():
-    running = [
-        gang(f"r{i}", node=f"n{i % 4}", pods=2, floor=1, queue=QUEUES[i % 2], created=i)
-        for i in range(8)
-    ]
-    waiting = [
-        gang("big", pods=2, gpus=3, queue="z", created=50),
-        gang("high", pods=1, gpus=2, queue="x", priority=3, created=51),
-    ]
-    queues = [QueueInfo(name=name, deserved={"gpu": 5.0}) for name in QUEUES]
-    return World({f"n{i}": 4 for i in range(4)}, (*running, *waiting), tuple(queues))
