@@ -153,9 +153,12 @@ class PodRules:
 
     def _without(self, counts: DomainCounts) -> Bools | None:
         """(nodes,) the nodes in whose domain no such pod is or is promised to be; None: all."""
-        free = self._at_any_time(counts) <= 0
-        free[0] = True
-        return None if free.all() else free[counts.codes]
+        there = self._at_any_time(counts)
+        if not np.count_nonzero(there[1:]):
+            return None
+        free: Bools = there[counts.codes] <= 0
+        free |= counts.codes == 0
+        return free
 
     def _passes_affinity(self, shape: Shape) -> Bools:
         rules = rules_of(shape)
