@@ -137,7 +137,7 @@ class VictimReduction:
             return True
         gaining = selection.gaining()
         others_matter = not selection.counts_all_gains or self._matter_to_rules(selection.units)
-        is_shorter = not others_matter or 2 * len(gaining) <= len(selection.units)
+        is_shorter = not others_matter or 2 * len(gaining) < len(selection.units)
         if is_shorter and self._trials.fits(gaining):
             return True
         if others_matter and self._trials.fits(selection.units):
