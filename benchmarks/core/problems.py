@@ -164,23 +164,35 @@ def reclaim_many(node_count: int) -> Callable[[int], Cluster]:
     return build
 
 
-def reclaim_nodes(node_count: int, jobs: int) -> Callable[[int], Cluster]:
-    """Jobs of one pod for a whole node reclaim it from one-GPU jobs of four queues."""
+def reclaim_nodes(
+    node_count: int, jobs: int, *, pods: int = 1, gpus: int = NODE_GPUS, racks: int = 0
+) -> Callable[[int], Cluster]:
+    """Jobs reclaim GPUs of one node for each pod from one-GPU jobs of four queues.
+
+    With ``racks`` all their pods repel each other.
+    """
 
     def build(factor: int) -> Cluster:
         count = factor * node_count
-        gpus = NODE_GPUS * count
+        total = NODE_GPUS * count
         works = [
             replace(each, queue=f"above-{number % 4}")
-            for number, each in enumerate(running(gpus, count, ""))
+            for number, each in enumerate(running(total, count, ""))
         ]
         works += [
-            Work(name=f"job-{i}", queue="below", gpus=8, number=gpus + i)
+            Work(
+                name=f"job-{i}",
+                queue="below",
+                pods=pods,
+                gpus=gpus,
+                number=total + i,
+                one_per_rack=racks > 0,
+            )
             for i in range(factor * jobs)
         ]
-        queues = [queue("below", gpus, weight=0)]
+        queues = [queue("below", total, weight=0)]
         queues += [queue(f"above-{i}", 0, weight=0) for i in range(4)]
-        return Cluster(queues, nodes(count), objects_of(works))
+        return Cluster(queues, nodes(count, racks=factor * racks), objects_of(works))
 
     return build
 

@@ -132,6 +132,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         aim_ms=1000,
     ),
     Scenario(
+        name="reclaim-apart",
+        title="the same by 10 gangs of 4 × 4, one pod to a rack, 500 nodes",
+        build=reclaim_nodes(500, 10, pods=4, gpus=4, racks=100),
+        outcome=won(40, 160),
+        aim_ms=1000,
+    ),
+    Scenario(
         name="preempt-nodes",
         title="20 jobs of 1 × 8 preempt one-GPU jobs of their queue, 500 nodes",
         build=preempt_for_nodes(500, 20),

@@ -168,10 +168,8 @@ class VictimReduction:
             if keeps_min_members(gang, fewer, self._state.statement):
                 needed, unneeded = fewer, [*unneeded, *staying]
             else:
-                for unit in staying:
-                    selection.count(unit, 1.0)
-        for unit in unneeded:
-            selection.count(unit, 1.0)
+                selection.count_all(staying, 1.0)
+        selection.count_all(unneeded, 1.0)
         return needed
 
     def _drop_unneeded(
@@ -282,13 +280,11 @@ class VictimReduction:
         """``dropped`` if the request fits without the other ``units``, else nothing."""
         if not dropped:
             return []
-        for unit in dropped:
-            selection.count(unit, -1.0)
+        selection.count_all(dropped, -1.0)
         stay = {id(unit) for unit in dropped}
         if selection.is_enough and self._trials.fits([u for u in units if id(u) not in stay]):
             return list(dropped)
-        for unit in dropped:
-            selection.count(unit, 1.0)
+        selection.count_all(dropped, 1.0)
         return []
 
 
@@ -321,9 +317,9 @@ class _Needed:
                 return run, position + 1
         return run, len(order)
 
-    def restore(self, run: Iterable[VictimUnit]) -> None:
+    def restore(self, run: Sequence[VictimUnit]) -> None:
         """Take units back that were dropped."""
+        self._selection.count_all(run, 1.0)
         for unit in run:
-            self._selection.count(unit, 1.0)
             self.units[id(unit)] = unit
             self._by_gang[unit.gang.key].append(unit)
