@@ -210,6 +210,7 @@ def unknown_fields(
         advice = f"; write {nearest}" if is_clear else ""
         if nearest is None and len(names) <= MAX_LISTED_FIELDS:
             advice = f"; known are {', '.join(names)}"
-        yield manifest.error((*path, key), f"no such field, it is dropped{advice}", fixed=is_clear)
+        message = f"no such field, kubectl rejects it and the API drops it{advice}"
+        yield manifest.error((*path, key), message, fixed=is_clear)
         if nearest is not None and is_clear:
             rename(mapping, key, nearest)

@@ -135,7 +135,10 @@ def test_a_count_of_zero_is_one_device():
         ),
         ("- {name: g, exactly: {deviceClassName: c, capacity: {requests: {m: 1X}}}}", "'1X' is no"),
         ("- {name: g, exactly: {deviceClassName: c}, firstAvailable: []}", "keep one"),
-        ("- {name: g, exactly: {deviceClassName: c, zzz: 1}}", "no such field, it is dropped"),
+        (
+            "- {name: g, exactly: {deviceClassName: c, zzz: 1}}",
+            "no such field, kubectl rejects it and the API drops it",
+        ),
         (
             "- {name: g, exactly: {deviceClassName: c, selectors: [{cel: {expression: 'a b'}}]}}",
             "the API rejects it: ERROR",
