@@ -121,13 +121,13 @@ class VictimReduction:
         other = VictimSelection(self._state, self._gang, self._request)
         offered = iter(units)
         while other.take_until_enough(offered):
-            if self.suffices(other):
+            if self.fits_without(other):
                 return self.needed_units(other)
             if self._trials.probes <= 0:
                 break
         return []
 
-    def suffices(self, selection: VictimSelection) -> bool:
+    def fits_without(self, selection: VictimSelection) -> bool:
         """Whether the request fits without the selected units, which are enough by counting.
 
         If it does not, the selection takes more the next time. Most units may be on nodes that

@@ -87,7 +87,7 @@ class VictimSearch:
         while selection.take_until_enough(offered):
             if self.trials.probes <= 0:
                 return SearchOutcome.OUT_OF_BUDGET
-            if not self._reduction.suffices(selection):
+            if not self._reduction.fits_without(selection):
                 continue
             needed = self._reduction.needed_units(selection)
             refused = next((unit for unit in needed if unit.is_partial), None)

@@ -60,7 +60,7 @@ def test_the_same_gangs_reclaim_at_no_higher_cost(monkeypatch: pytest.MonkeyPatc
     """More gangs may: a set with pods that the gang must be near fails where a smaller one fits."""
     seeds = range(examples(160))
     plans = [drawn(seed).plan() for seed in seeds]
-    monkeypatch.setattr(VictimReduction, "suffices", all_selected)
+    monkeypatch.setattr(VictimReduction, "fits_without", all_selected)
     pods = reference_pods = 0
     for seed, plan in zip(seeds, plans, strict=True):
         reference = drawn(seed).plan()
