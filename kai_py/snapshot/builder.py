@@ -191,6 +191,7 @@ class SnapshotBuilder:
         tables = self._tables
         self._failed_devices.expire(now)
         tables.gangs.refresh(tables.refusals.update(now))
+        tables.gangs.refresh(tables.uncounted_failures.update(now))
         objects = self._objects.devices()
         yield from self._devices.prepare(objects)
         if self._devices.sync(self._objects.devices()):

@@ -7,7 +7,7 @@ Pods on a node that does not exist, and gangs whose namespace may not use their 
 to no queue: such pods were not placed by this scheduler, or should not have been.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from kai_py.snapshot.queue_sums import QueueSums, charges_of
 from kai_py.snapshot.succeeded_pods import SucceededPods
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.refusals import NodeRefusal
+from kai_py.snapshot.tables.uncounted_failures import FailedPods
 
 GANG = "putting its gang together"
 
@@ -43,15 +44,18 @@ class GangTable:
         quarantine: Quarantine,
         *,
         refusals: Callable[[str], tuple[NodeRefusal, ...]] = lambda _: (),
+        uncounted_failures: Callable[[Iterable[str]], FailedPods] = lambda _: (),
     ) -> None:
         """Gangs below this priority are preemptible unless they say otherwise; None: all are.
 
         ``accepts``: whether a queue may be used by a namespace. ``quarantine``: where gangs go
         that cannot be put together. ``refusals``: the nodes that are left out for a gang.
+        ``uncounted_failures``: of Jobs, by uid.
         """
         self._quarantine, self._admissions = quarantine, admissions
         self._preemptible_below = preemptible_below
         self._accepts, self._node_exists, self._refusals = accepts, node_exists, refusals
+        self._uncounted_failures = uncounted_failures
         self._tracked: dict[str, GangMember] = {}
         self._members: dict[str, dict[str, GangMember]] = {}
         self._by_owner: dict[str, tuple[str, ...]] = {}
@@ -305,6 +309,7 @@ class GangTable:
             spot_fallback_after=own.spot_fallback_after,
             ready_timeout=own.ready_timeout,
             refusals=self._refusals(spec.key),
+            uncounted_failures=self._uncounted_failures(_limited_workloads(by_order)),
         )
 
     def _with_charge(self, member: Member, *, charged: bool) -> Member:
@@ -323,6 +328,13 @@ class GangTable:
                 sums.remove(*was)
             if becomes is not None:
                 sums.add(*becomes)
+
+
+def _limited_workloads(by_order: list[GangMember]) -> Iterator[str]:
+    """The keys of the failure limits of a gang, each once."""
+    # Mostly all pods of a gang share one set of limits.
+    limits = {id(each.member.failure_limits): each.member.failure_limits for each in by_order}
+    yield from dict.fromkeys(limit.key for each in limits.values() for limit in each)
 
 
 def _invalid_gang(key: str, by_order: list[GangMember], invalid: InvalidObject) -> Gang:

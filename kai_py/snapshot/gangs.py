@@ -23,6 +23,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.known_names import MissingObject
 from kai_py.snapshot.tables.numa import ZoneAmounts
 from kai_py.snapshot.tables.refusals import NodeRefusal
+from kai_py.snapshot.tables.uncounted_failures import FailedPods
 from kai_py.snapshot.tables.volumes import Attachment
 
 Charge = Mapping[str, float]
@@ -220,12 +221,12 @@ class Gang(Struct, frozen=True, dict=True):
     """By when minMember pods must be ready after its start; None: as its queue says."""
     refusals: tuple[NodeRefusal, ...] = ()
     """Nodes whose kubelets refused pods of it, and which are left out for a while."""
+    uncounted_failures: FailedPods = ()
+    """Those that their Jobs do not count yet."""
     outgrown: bool = False
     """A pod of it that is protected from preemption was resized above what it was admitted with."""
     admitted_as_evictable: bool = False
-    """When pods of it were admitted, its workload had no limits of failed pods, or could be
-    suspended: so limits that it has by now protect it from no eviction."""
-
+    """It was admitted without failure limits that hold: those it has by now protect nothing."""
     recorded_start: float = 0.0
     """When it started, by what its bound pods were admitted with; 0 if that does not say."""
 
@@ -322,7 +323,7 @@ class Gang(Struct, frozen=True, dict=True):
     @cached_property
     def outlives_all_pods(self) -> bool:
         """Whether no limit of failed pods is exceeded even if every pod is lost."""
-        most = len(self.members)
+        most = len(self.members) + sum(len(uids) for _, uids in self.uncounted_failures)
         limits = {id(m.failure_limits): m.failure_limits for m in self.members}
         return all(limit.remaining >= most for each in limits.values() for limit in each)
 

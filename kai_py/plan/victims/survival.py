@@ -2,10 +2,11 @@
 
 Controllers count the pods that a workload loses, and fail it beyond a limit
 (``grouping.failure_limits``). Terminating pods count as lost, too, as the controller may not have
-counted them yet. More pods than the limit allows are evicted only if the whole gang is, and if its
-Job can be suspended instead of failing: then no pod counts as failed, and the Job is resumed later.
-So a low limit does not protect a Job that can be suspended. One that cannot be suspended never
-loses more pods than its limit allows.
+counted them yet, and so do pods that failed and that the Job, as we know it, does not count. More
+pods than the limit allows are evicted only if the whole gang is, and if its Job can be suspended
+instead of failing: then no pod counts as failed, and the Job is resumed later. So a low limit does
+not protect a Job that can be suspended. One that cannot be suspended never loses more pods than its
+limit allows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,6 +37,9 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
         if member.state is PodState.RELEASING:
             for limit in member.failure_limits:
                 lost.setdefault(limit.key, set()).add(limit.counted_once or member.pod.uid)
+    for job, failed in gang.uncounted_failures:
+        if job in lost:
+            lost[job] |= failed
     return next((each for key, each in limits.items() if len(lost[key]) > each.remaining), None)
 
 

@@ -38,6 +38,7 @@ from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.readiness import StartingPods, UnhealthyPods
 from kai_py.snapshot.tables.refusals import Refusals
 from kai_py.snapshot.tables.topology import Topologies
+from kai_py.snapshot.tables.uncounted_failures import UncountedFailures
 from kai_py.snapshot.tables.volumes import (
     AttachLimits,
     AvailableVolumes,
@@ -79,6 +80,7 @@ class SnapshotTables:
             self.node_pods.exists,
             quarantine,
             refusals=self.refusals.of,
+            uncounted_failures=self.uncounted_failures.of_jobs,
         )
         self.claim_overlays = ClaimOverlays(objects, dependencies)
         schedulers = GroupSchedulers(dependencies)
@@ -171,6 +173,7 @@ class SnapshotTables:
         """Create the tables that need no other table."""
         self.node_usage = NodeUsageTable(settings.departure_signals)
         self.refusals = Refusals()
+        self.uncounted_failures = UncountedFailures()
         self.completions = Completions()
         self.assumptions = Assumptions(settings.nomination_seconds)
         self.stuck_terminations = StuckTerminations(settings.max_grace_seconds)
@@ -193,6 +196,7 @@ class SnapshotTables:
         """The tables to which changes of other objects than pods go."""
         return ObjectTables(
             self.releasable_claims,
+            self.uncounted_failures,
             self._queues,
             self.queue_access,
             self._topologies,
@@ -222,6 +226,7 @@ class SnapshotTables:
             self._unhealthy,
             self._starting,
             self.refusals,
+            self.uncounted_failures,
             self.gpu_memory,
             self._numa,
             self.node_usage,
