@@ -118,7 +118,7 @@ class PodTally:
     failed: int
     completed_indexes: frozenset[int]
     newly_finished: tuple[Json, ...]
-    new_failures: int
+    newly_failed: tuple[Json, ...]
     failure: tuple[str, str] | None
 
 
@@ -129,7 +129,8 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
     indexes = set(parse_indexes(status.get("completedIndexes", "")))
     indexed = job["spec"]["completionMode"] == "Indexed"
     counted: list[Json] = []
-    new_failures, failure = 0, None
+    new_failures: list[Json] = []
+    failure = None
     for pod in pods:
         if not is_tracked(pod):
             continue
@@ -146,11 +147,17 @@ def tally_pods(job: Json, pods: Sequence[Json]) -> PodTally:
             failure = failure or (
                 (("PodFailurePolicy", message)) if action is FailureAction.FAIL else None
             )
-            new_failures += action is not FailureAction.IGNORE
+            if action is not FailureAction.IGNORE:
+                new_failures.append(pod)
     if indexed:
         succeeded = len(indexes)
     return PodTally(
-        succeeded, failed + new_failures, frozenset(indexes), tuple(counted), new_failures, failure
+        succeeded,
+        failed + len(new_failures),
+        frozenset(indexes),
+        tuple(counted),
+        tuple(new_failures),
+        failure,
     )
 
 
@@ -166,6 +173,7 @@ def status_of(work: Work, job: Json, pods: Sequence[Json], tally: PodTally) -> J
         "succeeded": tally.succeeded or None,
         "failed": tally.failed or None,
         "completedIndexes": format_indexes(tally.completed_indexes) or None,
+        "uncountedTerminatedPods": {},
     }
     if is_job_finished(job):
         return status

@@ -75,10 +75,11 @@ class JobController:
             return
         pods = owned_objects(work.api, job)
         tally = tally_pods(job, pods)
-        if tally.new_failures:
+        if tally.newly_failed:
             waiting = {uid: at for uid, at in self._retry_at.items() if at > work.now}
             self._retry_at = waiting | {uid_of(job): work.now + RETRY_PERIOD_SECONDS}
         status = status_of(work, job, pods, tally)
+        _list_failed(work.api, job, tally)
         _remove_finalizers(work.api, tally.newly_finished)
         job = work.api.patch_status(JOBS, job, status)
         if is_job_finished(job):
@@ -155,6 +156,13 @@ def _delete_after_ttl(work: Work, job: Json) -> None:
 def _delete_all(api: ApiServer, pods: Sequence[Json]) -> None:
     for pod in pods:
         delete(api, PODS, name_of(pod), namespace_of(pod))
+
+
+def _list_failed(api: ApiServer, job: Json, tally: PodTally) -> None:
+    """Say that pods have failed before their finalizers go, as they may be gone then."""
+    failed = [uid_of(pod) for pod in tally.newly_failed]
+    if failed:
+        api.patch_status(JOBS, job, {"uncountedTerminatedPods": {"failed": failed}})
 
 
 def _remove_finalizers(api: ApiServer, pods: Sequence[Json]) -> None:

@@ -123,6 +123,27 @@ def test_an_evicted_pod_counts_as_failed_and_is_replaced(busy):
     assert phases(busy) == ["Pending"]
 
 
+def test_a_failed_pod_is_listed_before_it_loses_its_finalizer(busy):
+    busy.create(job("j"))
+    settle(busy)
+    bind_all(busy)
+    settle(busy, 5)
+    (pod,), seen = busy.api.list(PODS), []
+    busy.api.store.subscribe(lambda change: seen.append(change.object))
+    evict(busy.api, pod["metadata"]["name"], "default", {})
+    settle(busy, 15)
+    listed, found = pod["metadata"]["uid"], []
+    for each in seen:
+        uncounted = each.get("status", {}).get("uncountedTerminatedPods", {}).get("failed", [])
+        if listed in uncounted:
+            found.append("listed")
+        elif each["metadata"]["uid"] == listed and not each["metadata"].get("finalizers"):
+            found.append("released")
+        elif each.get("status", {}).get("failed"):
+            found.append("counted")
+    assert list(dict.fromkeys(found)) == ["listed", "released", "counted"]
+
+
 def test_a_failure_policy_can_forgive_disruptions(busy):
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     busy.create(job("j", backoffLimit=0, podFailurePolicy={"rules": [rule]}))
