@@ -174,3 +174,17 @@ def test_a_pod_that_is_never_listed_counts_for_a_minute():
     assert server.survived() == LIMIT - 1
     assert server.survived(after=59) == LIMIT - 1
     assert server.survived(after=61) == LIMIT
+
+
+def test_the_pods_of_a_suspended_job_do_not_count_as_failures():
+    server = Server()
+    running = server.job
+    for suspend, lost in ((True, 0), (False, 1)):
+        server.job = replace(running, spec=replace(running.spec, suspend=suspend))
+        server.world.add(server.job)
+        name = f"p{lost}"
+        server._write_pod(name, finalizers=(), deletion_timestamp=at(1000))
+        server.vanish(name)
+        while server.watches["pods"]:
+            server.deliver("pods")
+        assert server.survived() == LIMIT - lost

@@ -4,8 +4,9 @@ Pods and Jobs come by separate watches, so that a pod may be gone here while the
 is still to come. Until then the Job would seem to survive more evictions than it does.
 
 The Job controller lists a pod that failed in ``status.uncountedTerminatedPods`` before it removes
-its finalizer from the pod. So a pod of it is counted once it was listed. One that was deleted to
-suspend the Job or to scale it down is never listed; ``LISTED_WITHIN`` is the limit for these.
+its finalizer from the pod. So a pod of it is counted once it was listed. The pods of a suspended
+Job do not count as failures. One that was deleted to scale a Job down is never listed:
+``LISTED_WITHIN`` is the limit for these.
 
 Source: KEP-2307 (Job tracking without lingering pods).
 """
@@ -54,6 +55,7 @@ class UncountedFailures(PodTable):
         """Start empty."""
         self._tracked: dict[str, _Tracked] = {}
         self._failures: dict[str, _Failures] = {}
+        self._suspended: dict[str, None] = {}
         self._changed: dict[str, None] = {}
 
     def of_jobs(self, jobs: Iterable[str]) -> FailedPods:
@@ -76,13 +78,19 @@ class UncountedFailures(PodTable):
 
     def apply(self, _kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a Job."""
-        if isinstance(new, Job):
-            for uid in new.status.uncounted_terminated_pods.failed:
-                if uid in self._tracked:
-                    self._tracked[uid].listed = True
-                self._drop(new.metadata.uid, uid)
-        elif isinstance(old, Job):
-            self._failures.pop(old.metadata.uid, None)
+        job = new if new is not None else old
+        if not isinstance(job, Job):
+            return
+        uid = job.metadata.uid
+        self._suspended.pop(uid, None)
+        if new is None or job.spec.suspend:
+            self._failures.pop(uid, None)
+        if new is not None and job.spec.suspend:
+            self._suspended[uid] = None
+        for failed in job.status.uncounted_terminated_pods.failed:
+            if failed in self._tracked:
+                self._tracked[failed].listed = True
+            self._drop(uid, failed)
 
     def place(self, pod: DerivedPod) -> Uids:
         """Remember the Job of the pod, if the Job fails when it loses too many pods."""
@@ -112,7 +120,7 @@ class UncountedFailures(PodTable):
 
     def _note(self, uid: str) -> None:
         tracked = self._tracked.get(uid)
-        if tracked is not None and not tracked.listed:
+        if tracked is not None and not tracked.listed and tracked.job not in self._suspended:
             failures = self._failures.setdefault(tracked.job, _Failures(tracked.gang))
             failures.since.setdefault(uid, None)
 
