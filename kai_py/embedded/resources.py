@@ -14,7 +14,16 @@ from kai_py.embedded import columns
 from kai_py.embedded.columns import Column
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import no_such_resource
-from kai_py.embedded.kinds import KindRules, claims, cluster, devices, pod_defaults, pods, workloads
+from kai_py.embedded.kinds import (
+    KindRules,
+    claims,
+    cluster,
+    device_taints,
+    devices,
+    pod_defaults,
+    pods,
+    workloads,
+)
 from kai_py.embedded.kinds.cluster import from_events_group, to_events_group
 
 Convert: TypeAlias = Callable[[Json], Json]
@@ -230,7 +239,11 @@ SLICES = _RESOURCE(
     rules=devices.SLICE_RULES,
 )
 TAINT_RULES = _RESOURCE(
-    "devicetaintrules", "DeviceTaintRule", namespaced=False, subresources=("status",)
+    "devicetaintrules",
+    "DeviceTaintRule",
+    namespaced=False,
+    subresources=("status",),
+    rules=device_taints.TAINT_RULE_RULES,
 )
 PRIORITY_CLASSES = ServedResource(
     "scheduling.k8s.io",

@@ -13,6 +13,7 @@ from kai_py.embedded.documents import Json, with_typed_nulls
 from kai_py.embedded.errors import FieldError
 from kai_py.embedded.kinds.claims import default_claim_spec, validate_claim_spec
 from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
+from kai_py.embedded.kinds.device_taints import validate_taint_rule
 from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.lint.manifest import RESOURCE_GROUP, Finding, Manifest, Severity
@@ -72,6 +73,9 @@ _VALIDATE: Mapping[tuple[str, str], Callable[[Json], list[FieldError]]] = {
     (f"{RESOURCE_GROUP}/v1", "ResourceClaimTemplate"): _template_errors,
     (f"{RESOURCE_GROUP}/v1", "DeviceClass"): validate_class,
     (f"{RESOURCE_GROUP}/v1", "ResourceSlice"): validate_slice,
+    (f"{RESOURCE_GROUP}/v1", "DeviceTaintRule"): validate_taint_rule,
+    (f"{RESOURCE_GROUP}/v1beta2", "DeviceTaintRule"): validate_taint_rule,
+    (f"{RESOURCE_GROUP}/v1alpha3", "DeviceTaintRule"): validate_taint_rule,
     ("policy/v1", "PodDisruptionBudget"): BUDGET_RULES.validate,
     ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASS_RULES.validate,
 }

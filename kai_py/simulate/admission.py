@@ -29,6 +29,7 @@ from kai_py.embedded.kinds.claims import (
     validate_claim_spec,
 )
 from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
+from kai_py.embedded.kinds.device_taints import validate_taint_rule
 from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.embedded.kinds.pod_defaults import (
     default_from_other_fields,
@@ -234,6 +235,7 @@ def _nested_slice(document: Document) -> Document:
 VALIDATE: Mapping[tuple[str, str], Callable[[Document], list[FieldError]]] = {
     (GROUP, "DeviceClass"): validate_class,
     (GROUP, "ResourceSlice"): lambda document: validate_slice(_nested_slice(document)),
+    (GROUP, "DeviceTaintRule"): validate_taint_rule,
     ("policy", "PodDisruptionBudget"): BUDGET_RULES.validate,
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS_RULES.validate,
 }

@@ -33,6 +33,22 @@ spec:
       containers: [{name: a, image: b}]
       tolerations: [{key: a, operator: Is}]
 """
+TAINT_RULE = """\
+apiVersion: resource.k8s.io/{}
+kind: DeviceTaintRule
+metadata: {{name: r}}
+spec: {{deviceSelector: {{driver: gpu.nvidia.com}}, taint: {}}}
+"""
+SLICE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {{name: s}}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: n
+  pool: {{name: n, generation: 1, resourceSliceCount: 1}}
+  devices: [{{name: d, taints: [{{key: a, effect: {}}}]}}]
+"""
 CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: p}\n"
 
 
@@ -48,6 +64,29 @@ CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name:
         (JOB, "spec.template.spec.tolerations[0].operator: the API rejects it: Unsupported value"),
         (CLAIM + "    constraints: [{}]\n", "spec.devices.constraints[0]: the API rejects it:"),
         (CLAIM + "    - null\n", "spec.devices.requests[1]"),
+        *(
+            (
+                TAINT_RULE.format(version, "{key: a, effect: PreferNoSchedule}"),
+                "spec.taint.effect: the API rejects it: Unsupported value",
+            )
+            for version in ("v1", "v1beta2", "v1alpha3")
+        ),
+        (TAINT_RULE.format("v1", "{key: a}"), "spec.taint.effect: the API rejects it: Required"),
+        (TAINT_RULE.format("v1", "{effect: None}"), "spec.taint.key: the API rejects it"),
+        (TAINT_RULE.format("v1", '{key: a, value: b c, effect: "None"}'), "spec.taint.value: the"),
+        (SLICE.format("NoRun"), "spec.devices[0].taints[0].effect: the API rejects it: Unsupp"),
+        (
+            CLAIM.replace("com}", "com, tolerations: [{operator: Exists, effect: Any}]}"),
+            "exactly.tolerations[0].effect: the API rejects it: Unsupported value",
+        ),
+        (
+            CLAIM.replace("com}", "com, tolerations: [{key: a, operator: Exists, value: b}]}"),
+            "exactly.tolerations[0].value: the API rejects it: Invalid value",
+        ),
+        (
+            CLAIM.replace("com}", "com, tolerations: [{key: a, operator: In}]}"),
+            "exactly.tolerations[0].operator: the API rejects it: Unsupported value",
+        ),
         (CLASS + "value: 2000000000\n", "value: the API rejects it: Invalid value: 2000000000"),
     ],
 )

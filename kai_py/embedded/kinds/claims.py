@@ -20,6 +20,7 @@ from kai_py.embedded.errors import (
     unsupported,
 )
 from kai_py.embedded.kinds import KindRules
+from kai_py.embedded.kinds.device_taints import toleration_errors
 from kai_py.embedded.kinds.devices import (
     label_errors,
     qualified_name_errors,
@@ -145,6 +146,8 @@ def _validate_device_request(request: Json, path: str) -> list[FieldError]:
         errors.append(invalid_value(f"{path}.count", count, rule))
     amounts = (request.get("capacity") or {}).get("requests") or {}
     errors += quantity_errors(amounts, f"{path}.capacity.requests")
+    for index, toleration in enumerate(request.get("tolerations") or ()):
+        errors += toleration_errors(toleration, f"{path}.tolerations[{index}]")
     return errors + validate_selectors(request.get("selectors") or [], f"{path}.selectors")
 
 

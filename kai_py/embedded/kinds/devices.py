@@ -20,6 +20,7 @@ from kai_py.embedded.errors import (
     required,
 )
 from kai_py.embedded.kinds import KindRules
+from kai_py.embedded.kinds.device_taints import taint_errors
 
 MAX_SELECTORS = 32
 MAX_DEVICES_PER_SLICE = 128
@@ -191,6 +192,8 @@ def _validate_devices(spec: Json) -> list[FieldError]:
         path = f"spec.devices[{index}]"
         errors += label_errors(device.get("name"), f"{path}.name")
         errors += _validate_values(device, path)
+        for position, taint in enumerate(device.get("taints") or ()):
+            errors += taint_errors(taint, f"{path}.taints[{position}]")
         if spec.get("perDeviceNodeSelection"):
             errors += _validate_place(device, path, _PLACES)
         elif any(device.get(field) is not None for field in _PLACES):
