@@ -6,9 +6,10 @@
         search for victims with the strategy of the action (``solver``, ``search``)
         if it was placed, reorder the queues that lost pods; else record the gang's reason
 
-A gang is tried once per action. Where no gang may bypass another (``bypass_policy``), one that was
-placed is tried again for its remaining pods. No gang is tried before its preemption delay has
-passed. Where a single pod took one victim, equivalent pods that follow may be placed in batches
+A gang is placed once per action. Where no gang may bypass another (``bypass_policy``), one that was
+placed is tried again for its remaining pods. A gang for whose elastic pod no victims are found is
+tried with the next one, as in allocate. No gang is tried before its preemption delay has passed.
+Where a single pod took one victim, equivalent pods that follow may be placed in batches
 (``batch``). A search makes trial placements (probes) within a budget; gangs whose search spent all
 of it in an earlier cycle come after all others.
 
@@ -63,8 +64,10 @@ def find_victims(
                 strategy = strategy_class(state, pool, gang, request)
                 if not _search(gang_queue, solver, strategy):
                     _search_with_cheapest_claims(gang_queue, solver, strategy)
-                elif _is_tried_again(state, request):
+                if _is_tried_again(state, gang, request):
                     gang_queue.push(gang)
+    for gang in eligible:
+        state.stop_skipping(gang)
 
 
 def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrategy) -> bool:
@@ -81,14 +84,17 @@ def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrateg
     return False
 
 
-def _is_tried_again(state: CycleState, request: PlacementRequest) -> bool:
-    """Whether a gang that was placed is tried for its remaining pods in the same action.
+def _is_tried_again(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
+    """Whether a gang is tried for other pods in the same action.
 
-    If it waited for the next cycle, other gangs might start on the capacity that its remaining
-    pods will take, and would then be evicted.
+    Otherwise others might start on capacity that its remaining pods need, and be evicted later.
     """
-    in_order = state.quota.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
-    return request.has_more and in_order
+    if request.members[0].pod.uid in state.statement.placed:
+        return request.has_more and state.quota.rules.bypass_policy is BypassPolicy.PREEMPT_FIRST
+    reason, budgets = state.unschedulable.get(gang.key), state.search_budgets
+    if reason is None or budgets.searched.get(gang.key, False) or gang.key in budgets.cut_short:
+        return False
+    return state.skip_elastic(gang, request, reason)
 
 
 def _search_with_cheapest_claims(
@@ -125,14 +131,12 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
     False also if it will be within its limits once pods that are terminating have gone: then no
     pod has to be evicted.
     """
-    cost = state.request_cost(gang)
-    if waits_for_leaving(state.quota, gang, request.members, cost):
+    quota, cost = state.quota, state.request_cost(gang)
+    if waits_for_leaving(quota, gang, request.members, cost):
         return False
     if not gang.is_preemptible(request.members):
-        quota = state.quota
-        queue = quota.queues.positions[gang.queue]
         usage = quota.usage_beside(gang, request.members)
-        if check_deserved(usage, queue, cost) is not None:
+        if check_deserved(usage, quota.queues.positions[gang.queue], cost) is not None:
             return False
     return check_reserved_quota(state, gang, cost) is None
 

@@ -221,7 +221,7 @@ def _search_key(
     variant: ClaimVariant,
 ) -> SearchKey:
     if signature is None:
-        return SearchKey((gang.key, variant), gang)
+        return SearchKey((gang.key, request.members[0].pod, variant), gang)
     return SearchKey(signature, pod=request.members[0])
 
 

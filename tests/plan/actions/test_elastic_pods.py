@@ -2,10 +2,12 @@
 
 import pytest
 
+from kai_py.grouping.gang import TopologyConstraint
 from kai_py.plan.plan import Plan, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.records import replace
+from tests.support.scenario import nominated
 from tests.support.worlds import gang, member, subgroup, world
 
 LEAVES = subgroup("", children=(subgroup("a"), subgroup("b"), subgroup("c", 1)))
@@ -60,3 +62,42 @@ def test_an_optional_subgroup_gives_way_to_the_next():
     tree = subgroup("", needs=1, children=[subgroup(name, 2) for name in "abc"])
     pods = grown(*[("a", 1, 0)] * 2, *[("b", 2, 0)] * 2, *[("c", 1, 0)] * 2, tree=tree)
     assert started(world({"n": 4, "m": 1}, pods).plan()) == {"a0", "a1", "c4", "c5"}
+
+
+@pytest.mark.parametrize("rules", [NATIVE, KAI])
+def test_a_pod_within_the_fair_share_reclaims_where_the_first_would_exceed_it(rules):
+    members = (member("g0", 1, "n"), member("g1", 3, ""), member("g2", 1, ""))
+    grows = replace(gang("g", queue="a", tree=subgroup("", 1)), members=members)
+    others = [gang(f"o{i}", node="n", pods=1, queue="b") for i in range(3)]
+    queues = [QueueInfo(name=each, deserved={"gpu": 2.0, "cpu": 64000.0}) for each in "ab"]
+    plan = world({"n": 4}, grows, *others, queues=queues, rules=rules).plan()
+    assert nominated(plan) == {"g2": "n"}
+    assert len(plan.evictions) == 1
+    [left] = plan.unplaced
+    assert "3 requested" in left.message
+
+
+@pytest.mark.parametrize("rules", [NATIVE, KAI])
+@pytest.mark.parametrize("level", [None, "kubernetes.io/hostname"])
+def test_a_smaller_pod_preempts_where_too_few_can_be_evicted_for_the_first(rules, level):
+    sizes = (1, "n"), (4, ""), (1, "")
+    members = tuple(member(f"g{i}", *each, priority=10) for i, each in enumerate(sizes))
+    tree = subgroup("", 1)
+    if level:
+        tree = replace(tree, topology=TopologyConstraint(preferred_level=level))
+    grows = replace(gang("g", tree=tree, priority=10), members=members)
+    others = [gang(f"o{i}", node="n", pods=1) for i in range(3)]
+    plan = world({"n": 4, "m": 4}, grows, *others, gang("p", node="m", pods=4, priority=20)).plan()
+    assert nominated(plan) == {"g2": "n"}
+    assert len(plan.evictions) == 1
+
+
+def test_a_pod_that_is_to_start_later_evicts_none_while_an_earlier_one_waits():
+    sizes = (1, "n"), (4, ""), (1, "")
+    members = tuple(
+        replace(member(f"g{i}", *each, priority=10), order=i) for i, each in enumerate(sizes)
+    )
+    grows = replace(gang("g", tree=subgroup("", 1), priority=10), members=members)
+    others = [gang(f"o{i}", node="n", pods=1) for i in range(3)]
+    high = gang("p", node="m", pods=4, priority=20)
+    assert not world({"n": 4, "m": 4}, grows, *others, high).plan().evictions
