@@ -73,7 +73,11 @@ class Unschedulable(Struct, frozen=True):
         return replace(self, notes=f"{self.notes} {sentence}")
 
     def _text(self, causes: Iterable[str]) -> str:
-        text = f"{self.summary}: {', '.join(causes)}." if self.causes else self.summary
+        text = self.summary
+        if self.causes:
+            others = self.shortage.others if self.shortage is not None else 0
+            fit = f"; {count_of(others, 'other pod')} of the gang would fit" if others else ""
+            text = f"{self.summary}: {', '.join(causes)}{fit}."
         if self.notes:
             text = text.rstrip(".") + ("" if self.notes.startswith(";") else ".")
         return text + self.notes
@@ -179,10 +183,7 @@ def for_gang(
         min_members=0 if needs_one else min_members,
         others=len(others),
     )
-    reason = replace(reason, shortage=detailed)
-    if not others or not reason.causes:
-        return reason
-    return reason.with_clause(f"{count_of(len(others), 'other pod')} of the gang would fit")
+    return replace(reason, shortage=detailed)
 
 
 def with_reserved_nodes(reason: Unschedulable, nodes: int, replicas: int) -> Unschedulable:

@@ -101,3 +101,10 @@ def test_a_pod_that_is_to_start_later_evicts_none_while_an_earlier_one_waits():
     others = [gang(f"o{i}", node="n", pods=1) for i in range(3)]
     high = gang("p", node="m", pods=4, priority=20)
     assert not world({"n": 4, "m": 4}, grows, *others, high).plan().evictions
+
+
+def test_the_reason_says_once_how_many_others_fit_and_of_no_other_gang():
+    grows, single = gang("g", pods=3, floor=1, priority=10), gang("single", pods=1)
+    plan = world({"n": 2}, grows, single).plan()
+    told = {each.gang: each.message.count("of the gang would fit") for each in plan.unplaced}
+    assert told == {grows.key: 1, single.key: 0}
