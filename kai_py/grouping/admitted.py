@@ -47,7 +47,6 @@ PROTECTION = {
 class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The terms on which a pod was admitted.
 
-    ``named_queue``: the queue that its own objects named, if its gang was in another: ``queue``.
     ``requests``: CPU and memory of a pod that is protected from preemption, in row units.
     ``minimums``: by name of a subgroup, the minMember of a leaf, or how many of its subgroups an
     inner node needs. ``expected_runtime``: seconds. ``share``: the part of each of ``gpus``, which
@@ -66,7 +65,6 @@ class Terms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     gpus: dict[str, int] = {}
     fragile: bool | None = None
     limits: dict[str, int] | None = None
-    named_queue: str = ""
     requests: dict[str, float] = {}
     started: float | None = None
 

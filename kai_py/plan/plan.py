@@ -206,8 +206,6 @@ class Placement(Struct, frozen=True):
     node_amounts: Mapping[str, float] = {}
     """What these take on top of the pod's requests, in row units."""
     limits: Mapping[str, int] = {}
-    named_queue: str = ""
-    """The queue that its own objects name; as in ``Terms``."""
     requests: Mapping[str, float] = {}
     """Of a protected pod, what a resize could change; as in ``Terms``."""
 
@@ -267,7 +265,6 @@ class GangPlacement(Struct, frozen=True):
             limits=dict(placement.limits) if self.fragile else None,
             share=placement.gpu_share if placement.gpus else None,
             gpus={gpu.group: gpu.index for gpu in placement.gpus},
-            named_queue=placement.named_queue,
             requests=dict(placement.requests),
             started=self.started or None,
         )

@@ -56,17 +56,14 @@ def as_admitted(gang: Gang, admissions: Admissions) -> Gang:
         bound = zip(gang.bound, records, strict=True)
         unrecorded = [member for member, record in bound if record is None]
         leaves = frozenset(gang.tree.leaf_names())
-        wanted = dict.fromkeys(
-            (each.subgroup, each.queue_beside(gang.queue)) for each in unrecorded
-        )
+        wanted = dict.fromkeys(each.subgroup for each in unrecorded)
         limits: dict[str, dict[str, int]] = {}
         for member in unrecorded if is_fragile(gang) else ():
             limits.setdefault(member.subgroup, {}).update(limits_of(member.failure_limits))
-        terms = {kind: _terms(gang, *kind, limits) for kind in wanted if kind[0] in leaves}
+        terms = {leaf: _terms(gang, leaf, limits) for leaf in wanted if leaf in leaves}
         for member in unrecorded:
-            kind = member.subgroup, member.queue_beside(gang.queue)
-            if kind in terms:
-                admissions.adopt(member.pod.uid, terms[kind])
+            if member.subgroup in terms:
+                admissions.adopt(member.pod.uid, terms[member.subgroup])
     return gang
 
 
@@ -161,10 +158,10 @@ def _with_limits(gang: Gang, records: Sequence[Terms | None]) -> Gang:
     return replace(gang, members=tuple(members))
 
 
-def _terms(gang: Gang, leaf: str, named_queue: str, limits: Mapping[str, dict[str, int]]) -> Terms:
+def _terms(gang: Gang, leaf: str, limits: Mapping[str, dict[str, int]]) -> Terms:
     """What a pod of the subgroup ``leaf`` is admitted with in ``gang`` as it is.
 
-    ``named_queue``: as in ``Terms``. ``limits``: of failed pods, by subgroup.
+    ``limits``: of failed pods, by subgroup.
     """
     return Terms(
         queue=gang.queue,
@@ -176,5 +173,4 @@ def _terms(gang: Gang, leaf: str, named_queue: str, limits: Mapping[str, dict[st
         expected_runtime=gang.expected_runtime,
         fragile=is_fragile(gang),
         limits=limits.get(leaf, {}) if is_fragile(gang) else None,
-        named_queue=named_queue,
     )

@@ -2,9 +2,11 @@
 
 Two objects may have one name, one after the other: a Job is created again while pods of the former
 one still end. Each has a gang of its own: what the pods of the former say, hold or cost is not the
-new one's. The same holds for owners of one name and kind in several API groups.
+new one's. The same holds for owners of one name and kind in several API groups, and for pods that
+were admitted to several queues.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.grouping.gang import GangSpec, Subgroup, combined
@@ -44,6 +46,25 @@ def by_owner(key: str, by_order: list[GangMember]) -> dict[str, list[GangMember]
     for each in by_order:
         uid = owner_uid(each.spec) or first
         gangs.setdefault(key if uid == first else f"{key}/{uid}", []).append(each)
+    return gangs
+
+
+def by_queue(
+    key: str, by_order: list[GangMember], is_admitted: Callable[[str], bool]
+) -> dict[str, list[GangMember]]:
+    """The pods of a gang, by the key of the gang of each queue to which some were admitted.
+
+    Those on nodes stay where they were admitted, also if an edit makes them pods of one gang. The
+    first of them has the plain key, and those that wait. ``is_admitted``: of a pod, by uid.
+    """
+    if len({each.spec.queue for each in by_order}) < 2:
+        return {key: by_order}
+    queues = [each.spec.queue if is_admitted(each.member.pod.uid) else None for each in by_order]
+    first = next((queue for queue in queues if queue is not None), None)
+    gangs: dict[str, list[GangMember]] = {}
+    for queue, each in zip(queues, by_order, strict=True):
+        own = key if queue in (None, first) else f"{key}/{queue}"
+        gangs.setdefault(own, []).append(each)
     return gangs
 
 

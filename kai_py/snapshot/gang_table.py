@@ -16,11 +16,12 @@ from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
 from kai_py.snapshot.below_min_members import StaleGangs, as_finishing, has_leaf_of
 from kai_py.snapshot.gang_changes import GangChanges, SortedKeys
-from kai_py.snapshot.gang_pods import GangMember, by_owner, owner_uid, sort_key, tree_of
+from kai_py.snapshot.gang_pods import GangMember, by_owner, by_queue, owner_uid, sort_key, tree_of
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums, charges_of
+from kai_py.snapshot.snapshot import IgnoredMarkers
 from kai_py.snapshot.succeeded_pods import SucceededPods
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.refusals import NodeRefusal
@@ -69,6 +70,7 @@ class GangTable:
         self._choosing_spot: dict[str, None] = {}
         self._sharing: dict[str, None] = {}
         self._disrupted: dict[str, str] = {}
+        self._ignored_queues: dict[str, IgnoredMarkers] = {}
         self.gangs: dict[str, Gang] = {}
         self.changes = GangChanges()
         self._pending = SortedKeys()
@@ -165,6 +167,10 @@ class GangTable:
         """Gangs that fell below minMember as pods were ended from outside, and the first pod."""
         return dict(sorted(self._disrupted.items()))
 
+    def ignored_queues(self) -> Iterable[IgnoredMarkers]:
+        """The first waiting pod of each gang that names another queue than the gang is in."""
+        return self._ignored_queues.values()
+
     def choosing_spot(self) -> tuple[str, ...]:
         """Keys of gangs whose workloads say whether they go to spot nodes, in order."""
         return tuple(sorted(self._choosing_spot))
@@ -185,8 +191,11 @@ class GangTable:
         return bool(self._changed)
 
     def _rebuild(self, key: str, now: float) -> None:
-        """Put the gang called ``key`` together, or the gang of each of its owners."""
-        gangs = by_owner(key, self._in_order(key)) if self._members.get(key) else {}
+        """Put the gang called ``key`` together, or the gang of each of its owners and queues."""
+        owned = by_owner(key, self._in_order(key)) if self._members.get(key) else {}
+        gangs: dict[str, list[GangMember]] = {}
+        for name, pods in owned.items():
+            gangs |= by_queue(name, pods, lambda uid: self._admissions.terms(uid) is not None)
         if not gangs:
             self._forget(key)
         before = self._by_owner.pop(key, (key,))
@@ -204,6 +213,7 @@ class GangTable:
         self._started_in_part.pop(key, None)
         self._choosing_spot.pop(key, None)
         self._sharing.pop(key, None)
+        self._ignored_queues.pop(key, None)
         if not by_order:
             self._stale.forget(key)
             self._disrupted.pop(key, None)
@@ -214,6 +224,10 @@ class GangTable:
         if not gang.bound or gang.is_satisfied:
             self._disrupted.pop(key, None)
         self._update_sums(before, gang)
+        other = next((m for m in gang.members if m.queue != gang.queue and not m.node), None)
+        if other is not None:
+            text = f'queue "{other.queue}", as the gang is in queue "{gang.queue}"'
+            self._ignored_queues[key] = IgnoredMarkers(other.pod, key, (text,))
         if gang.spot is not None:
             self._choosing_spot[key] = None
         if gang.shares_with_others:

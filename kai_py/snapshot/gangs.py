@@ -149,10 +149,6 @@ class Member(Struct, frozen=True):
         """Whether our scheduling gate is the only one that it has."""
         return self.gates == (ADMISSION_GATE,)
 
-    def queue_beside(self, gang_queue: str) -> str:
-        """The queue that its own objects name, if it is not that of its gang; else ""."""
-        return "" if self.queue == gang_queue else self.queue
-
 
 class Gang(Struct, frozen=True, dict=True):
     """Pods placed all-or-nothing, and the queue that is charged with them. Times are in seconds."""

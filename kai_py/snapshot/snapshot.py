@@ -79,7 +79,7 @@ class NominatedNode:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredMarkers:
-    """A waiting pod of ``gang`` that names other groups, too, by the ignored ``markers``."""
+    """A waiting pod of ``gang`` that names other groups, or another queue, by ``markers``."""
 
     pod: PodRef
     gang: str

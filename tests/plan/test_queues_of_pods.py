@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
-from kai_py.grouping.admitted import ADMITTED_KEY
+from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL
 from kai_py.plan.plan import Stage
 from tests.support.scenario import (
@@ -88,7 +88,42 @@ def test_a_pod_that_is_edited_to_name_a_third_queue_is_charged_as_before() -> No
     assert snapshot.queue_allocated["a"]["gpu"] == 4
     assert not snapshot.queue_allocated.get("owner", {}).get("gpu")
     sizes = {key: len(gang.bound) for key, gang in snapshot.gangs.items()}
-    assert sizes == {GANG: 3, f"{GANG}/a": 1}
+    assert sizes == {GANG: 4}
+    assert not world.plan(1100).evictions
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=("recorded", "adopted"))
+def test_pods_that_come_after_the_queue_was_edited_join_the_others(recorded: bool) -> None:
+    world, bound = running((numbered(index, "a") for index in range(4)), recorded=recorded)
+    world.snapshot(1001)
+    for each in bound.values():
+        world.add(annotated(each, **{QUEUE: "b"}))
+    world.remove(bound["train-0"])
+    world.add(numbered(0, "b"))
+    plan = world.plan(1002)
+    assert [(each.gang, each.queue) for each in plan.placements] == [(GANG, "a")]
+    told = 'belongs to gang default/Job/train; ignored: queue "b", as the gang is in queue "a"'
+    assert [each.message for each in plan.problems] == [told]
+    assert not world.plan(1100).evictions
+    world.remove(*(bound[f"train-{index}"] for index in (1, 2, 3)))
+    assert world.snapshot(1101).gangs[GANG].queue == "b", "no pod of it runs"
+    assert not world.plan(1102).problems
+
+
+def test_pods_admitted_to_several_queues_that_an_edit_makes_one_gang_stay_in_theirs() -> None:
+    world, bound = running(numbered(index, "a") for index in range(4))
+    of_another = annotated(
+        numbered(7, "a"), **{ADMITTED_KEY: Terms(queue="b", minimums={"": 1}).text()}
+    )
+    spec = replace(of_another.spec, node_name="n")
+    moved = replace(of_another, spec=spec, status=bound["train-0"].status)
+    for order in ([moved, *bound.values()], [*bound.values(), moved]):
+        world.remove(*bound.values())
+        snapshot = world.add(*order).snapshot(1002)
+        sizes = {key: (gang.queue, len(gang.bound)) for key, gang in snapshot.gangs.items()}
+        assert sizes == {GANG: ("a", 4), f"{GANG}/b": ("b", 1)}
+        assert snapshot.queue_allocated["b"]["gpu"] == 1
+        world.remove(moved)
 
 
 def pods(names, of, **options):

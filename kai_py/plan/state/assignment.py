@@ -103,7 +103,6 @@ def gang_placement(
                 node_claims=each.node_claims,
                 node_amounts=each.node_amounts,
                 limits=limits if limited is shared else limits_of(limited),
-                named_queue=member.queue_beside(gang.queue),
                 requests=resizable_requests(member.charge) if protected else {},
             )
         )

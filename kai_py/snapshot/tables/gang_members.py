@@ -4,7 +4,7 @@ A member is a function of its pod, of what the pod demands, and of its placement
 pods that ask for more than one gang, and the markers of those they are not in.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from kai_py.api.gpu_share import SharedGpu
@@ -81,20 +81,15 @@ class GangMembers(PodTable):
     def _in_admitted_queue(self, uid: str, spec: GangSpec) -> GangSpec:
         """``spec`` in the queue that the pod was admitted to, as long as that exists.
 
-        Where the objects name another one by now, the pods that run are a gang of their own: they
-        stay charged where they were, and those to come are admitted by the other queue. A pod that
-        named another queue than the rest of its gang already when it was admitted stays with them.
+        Where the objects name another one by now, the gang stays in that queue until none of its
+        pods runs: those to come join the ones that run, and are admitted by their queue.
         """
         terms = self._admissions.terms(uid)
         if terms is None or terms.queue == spec.queue:
             self._moved.pop(uid, None)
             return spec
         self._moved[uid] = None
-        if not self._queue_exists(terms.queue):
-            return spec
-        if terms.named_queue == spec.queue:
-            return replace(spec, queue=terms.queue)
-        return replace(spec, key=f"{spec.key}/{terms.queue}", queue=terms.queue)
+        return replace(spec, queue=terms.queue) if self._queue_exists(terms.queue) else spec
 
 
 class NodePods(PodTable):
@@ -191,9 +186,9 @@ class IgnoredMarkerTable(PodTable):
         self._by_pod.pop(uid, None)
         return ()
 
-    def snapshot(self) -> tuple[IgnoredMarkers, ...]:
-        """All ignored markers, in order of their pods."""
-        return tuple(sorted(self._by_pod.values(), key=lambda each: each.pod))
+    def snapshot(self, others: Iterable[IgnoredMarkers]) -> tuple[IgnoredMarkers, ...]:
+        """All ignored markers, and ``others``, in order of their pods."""
+        return tuple(sorted([*self._by_pod.values(), *others], key=lambda each: each.pod))
 
 
 def unlabelled_claim(demand: PodDemand, accounting: Accounting, label: str, queue: str) -> str:

@@ -160,7 +160,7 @@ class SnapshotTables:
             topologies=self._topologies.levels(),
             known_names=self._known_names.snapshot(),
             terminating=tuple(gangs.terminating.values()),
-            ignored_markers=self._ignored_markers.snapshot(),
+            ignored_markers=self._ignored_markers.snapshot(gangs.ignored_queues()),
             releasable_claims=self.releasable_claims.snapshot(),
             group_claim_users=self.releasable_claims.group_claim_users(gangs.gangs.values()),
             budgets=self._budgets.snapshot(),
