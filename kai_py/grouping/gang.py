@@ -175,6 +175,9 @@ class GangSpec:
     """What made these pods a gang, as people read it."""
     workloads: tuple[tuple[str, str], ...] = ()
     """Kind and name of each owner of this pod that is known by name, the nearest first."""
+    completed: tuple[str, int] | None = None
+    """The Job below the gang's owner that made this pod, by uid, and how many pods of it have
+    succeeded; None if no Job is there, or none has."""
 
 
 MAX_SUBGROUPS = 10_000

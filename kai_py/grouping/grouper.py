@@ -20,6 +20,7 @@ from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.phrases import first_of
 from kai_py.api.records.core import OwnerReference, Pod
+from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.annotations import (
     POD_GROUP_ANNOTATION,
@@ -366,11 +367,21 @@ def _gang_of_member(
         if template.expected_with is None
         else template.expected_with(pod),
         rule=cached.rule,
+        completed=_completed(context.chain, reference),
         problem=template.problem,
         pod_problem=""
         if template.problem or subgroup in cached.subgroups or subgroup in tree.leaf_names()
         else _unknown_subgroup(subgroup, cached),
     )
+
+
+def _completed(chain: OwnerChain, gang_owner: OwnerReference) -> tuple[str, int] | None:
+    """As in ``GangSpec``; the gang of a Job counts what its Job has completed itself."""
+    made_by = chain.owners[0]
+    job = made_by.found
+    if made_by.reference.uid == gang_owner.uid or not isinstance(job, Job):
+        return None
+    return (job.metadata.uid, job.status.succeeded) if job.status.succeeded else None
 
 
 def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgroup:

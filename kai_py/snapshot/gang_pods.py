@@ -73,6 +73,26 @@ def _rank(tracked: GangMember) -> tuple[bool, bool, str]:
     return tracked.member.state is PodState.RELEASING, spec.owner_unknown, owner_uid(spec)
 
 
+def completed_by_leaf(by_order: list[GangMember]) -> dict[str, int]:
+    """By leaf, how many pods have succeeded by the status of its Jobs, whether they still exist.
+
+    Without Jobs of which the pods are in several leaves.
+    """
+    jobs: dict[str, int] = {}
+    leaves: dict[str, set[str]] = {}
+    for each in by_order:
+        if each.spec.completed is not None:
+            uid, count = each.spec.completed
+            jobs[uid] = max(jobs.get(uid, 0), count)
+            leaves.setdefault(uid, set()).add(each.spec.subgroup)
+    counts: dict[str, int] = {}
+    for uid, count in jobs.items():
+        if len(leaves[uid]) == 1:
+            (leaf,) = leaves[uid]
+            counts[leaf] = counts.get(leaf, 0) + count
+    return counts
+
+
 def tree_of(by_order: list[GangMember]) -> Subgroup:
     """The tree: some frameworks' gangs grow with their pods, so all that these require counts."""
     trees = {id(each.spec.tree): each.spec.tree for each in by_order}

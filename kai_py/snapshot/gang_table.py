@@ -16,7 +16,15 @@ from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
 from kai_py.snapshot.below_min_members import StaleGangs, as_finishing, has_leaf_of
 from kai_py.snapshot.gang_changes import GangChanges, SortedKeys
-from kai_py.snapshot.gang_pods import GangMember, by_owner, by_queue, owner_uid, sort_key, tree_of
+from kai_py.snapshot.gang_pods import (
+    GangMember,
+    by_owner,
+    by_queue,
+    completed_by_leaf,
+    owner_uid,
+    sort_key,
+    tree_of,
+)
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
@@ -247,8 +255,13 @@ class GangTable:
         try:
             ended = spec.key, owner_uid(spec)
             found = as_admitted(self._gang(key, by_order), self._admissions)
-            found = as_finishing(found, self._succeeded.by_leaf(*ended))
-            is_finishing = has_leaf_of(found.tree, self._succeeded.leaves(*ended))
+            succeeded, completed = self._succeeded.by_leaf(*ended), completed_by_leaf(by_order)
+            if completed:
+                most = {leaf: max(n, completed.get(leaf, 0)) for leaf, n in succeeded.items()}
+                succeeded = {**completed, **most}
+            found = as_finishing(found, succeeded)
+            leaves = (*self._succeeded.leaves(*ended), *completed)
+            is_finishing = has_leaf_of(found.tree, leaves)
             gang = self._stale.updated(found, now, is_finishing=is_finishing)
         except Exception as error:
             return _invalid_gang(key, by_order, self._quarantine.report(owner, GANG, error))

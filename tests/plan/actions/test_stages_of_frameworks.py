@@ -103,6 +103,32 @@ def of_job(found, name, job=0, index=0, **parts):
     return pod(f"{name}-{job}-{index}", 2, owner=found, labels=labels, annotations=MARKS, **parts)
 
 
+def job_of(job_set, name, index, **status):
+    """A Job of four pods."""
+    of = owner("batch/v1", "Job", {"parallelism": 4, "completions": 4}, (), status)
+    meta = {"name": f"jobset-{name}-{index}", "uid": f"uid-{name}-{index}"}
+    reference = {"apiVersion": job_set["apiVersion"], "kind": "JobSet", "controller": True}
+    reference |= {each: job_set["metadata"][each] for each in ("name", "uid")}
+    return of | {"metadata": of["metadata"] | meta | {"ownerReferences": [reference]}}
+
+
+@pytest.mark.parametrize(("succeeded", "starts"), [(0, []), (1, []), (2, ["w-0-2", "w-0-3"])])
+def test_pods_of_a_job_start_beside_those_that_succeeded_and_are_gone(succeeded, starts):
+    found = job_set(replicated("w", 4))
+    job = job_of(found, "w", 0, succeeded=succeeded)
+    cluster = with_owners(Cluster(QUEUE, node("n", 8)), found, job)
+    cluster.add([of_job(job, "w", index=index) for index in (2, 3)])
+    assert sorted(placed(cluster.plan())) == starts
+
+
+def test_what_a_job_has_completed_stands_for_no_pod_of_another_job():
+    found = job_set(replicated("w", 4, replicas=2))
+    jobs = [job_of(found, "w", 0, succeeded=4), job_of(found, "w", 1)]
+    cluster = with_owners(Cluster(QUEUE, node("n", 40)), found, *jobs)
+    cluster.add([of_job(jobs[1], "w", 1, index) for index in range(3)])
+    assert placed(cluster.plan()) == {}
+
+
 def test_leaders_of_exclusive_jobs_start_when_each_job_has_a_domain():
     found = job_set(replicated("w", 2, replicas=2), annotations=EXCLUSIVE)
     leaders = [of_job(found, "w", job) for job in range(2)]
