@@ -5,7 +5,8 @@
 - A *required* level: all pods go into one domain of that level, or of a finer one.
 - A *preferred* level: a single domain of that level if one fits all pods, else of the next coarser,
   up to no bound at all; there the pods go to few preferred domains near each other.
-- Both: as preferred, but never coarser than required.
+- Both: as preferred, but never coarser than required. Where the preferred level is the coarser one,
+  domains of the required level that are in none of it come last.
 
 Within a level the tightest domain that fits all pods comes first, compared from the coarsest level
 down and by name where they tie, so that large domains stay whole for those that need them. Pods
@@ -53,10 +54,11 @@ def candidate_domains(
     """
     finest = preferred
     if required is not None and (preferred is None or preferred < required):
-        finest = required  # A coarser preferred level is met in any domain of the required one.
+        finest = required  # A coarser preferred level is met where its domain is known.
     used = levels if finest is None else levels[: finest + 1]
     tried: set[tuple[int, int]] = set()
-    for coarsest, within in _scopes(used, required, occupied):
+    coarser = levels[preferred] if preferred is not None and preferred != finest else None
+    for coarsest, within in _scopes(used, required, occupied, coarser):
         for position in range(len(used) - 1, coarsest - 1, -1):
             finer = () if preferred is None else levels[position + 1 : preferred + 1]
             for domain in _fitting_domains(used[: position + 1], replicas, counts, within):
@@ -72,12 +74,25 @@ def candidate_domains(
 
 
 def _scopes(
-    levels: Sequence[TopologyLevel], required: int | None, occupied: Bools | None
+    levels: Sequence[TopologyLevel],
+    required: int | None,
+    occupied: Bools | None,
+    preferred: TopologyLevel | None,
 ) -> Iterator[tuple[int, Bools]]:
     """Nodes on which to try domains, and the coarsest level to try there, as its position.
 
-    First the domains that hold all ``occupied`` nodes, from the finest up, then all nodes allowed.
+    First the domains that hold all ``occupied`` nodes, from the finest up, then all nodes allowed;
+    each first without nodes that have no domain of a ``preferred`` level coarser than the others.
     """
+    for coarsest, within in _allowed(levels, required, occupied):
+        if preferred is not None:
+            yield coarsest, within & (preferred.codes != NO_DOMAIN)
+        yield coarsest, within
+
+
+def _allowed(
+    levels: Sequence[TopologyLevel], required: int | None, occupied: Bools | None
+) -> Iterator[tuple[int, Bools]]:
     coarsest = 0 if required is None else required
     for position in range(len(levels) - 1, coarsest - 1, -1) if occupied is not None else ():
         codes = levels[position].codes

@@ -143,6 +143,8 @@ def test_nodes_without_a_coarse_label_still_count_for_the_finer_ones():
     assert found(4, required=1) == ["/r1"]
     assert found(3, required=0, preferred=1) == ["z/r1", "z"], "a rack without a zone is in none"
     assert found(4, required=0, preferred=1) == []
+    assert found(3, required=1, preferred=0) == ["z/r1", "/r1"], "only one is in a zone"
+    assert found(4, required=1, preferred=0) == ["/r1"]
 
 
 def test_a_node_that_changes_its_label_changes_its_domain():
