@@ -55,17 +55,26 @@ def by_queue(
     """The pods of a gang, by the key of the gang of each queue to which some were admitted.
 
     Those on nodes stay where they were admitted, also if an edit makes them pods of one gang. The
-    first of them has the plain key, and those that wait. ``is_admitted``: of a pod, by uid.
+    first that runs has the plain key, and those that wait. ``is_admitted``: of a pod, by uid.
     """
     if len({each.spec.queue for each in by_order}) < 2:
         return {key: by_order}
-    queues = [each.spec.queue if is_admitted(each.member.pod.uid) else None for each in by_order]
-    first = next((queue for queue in queues if queue is not None), None)
+    admitted = [is_admitted(each.member.pod.uid) for each in by_order]
+    first = min(zip(by_order, admitted, strict=True), key=_keeps_others_in_its_queue)[0].spec.queue
     gangs: dict[str, list[GangMember]] = {}
-    for queue, each in zip(queues, by_order, strict=True):
-        own = key if queue in (None, first) else f"{key}/{queue}"
+    for each, is_bound in zip(by_order, admitted, strict=True):
+        queue = each.spec.queue
+        own = f"{key}/{queue}" if is_bound and queue != first else key
         gangs.setdefault(own, []).append(each)
     return gangs
+
+
+def _keeps_others_in_its_queue(pod: tuple[GangMember, bool]) -> int:
+    """The rank of a pod, and whether it was admitted: one that runs, waits, or is leaving."""
+    tracked, is_admitted = pod
+    if not is_admitted:
+        return 1
+    return 2 if tracked.member.state is PodState.RELEASING else 0
 
 
 def _rank(tracked: GangMember) -> tuple[bool, bool, str]:

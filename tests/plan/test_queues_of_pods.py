@@ -110,6 +110,23 @@ def test_pods_that_come_after_the_queue_was_edited_join_the_others(recorded: boo
     assert not world.plan(1102).problems
 
 
+def test_pods_that_are_leaving_keep_no_other_in_their_queue() -> None:
+    world, bound = running(numbered(index, "a") for index in range(4))
+    leaving = [
+        replace(each, metadata=replace(each.metadata, deletion_timestamp=at(1010)))
+        for each in bound.values()
+    ]
+    again = [numbered(index, "b") for index in range(4)]
+    renamed = [
+        replace(each, metadata=replace(each.metadata, name=f"{each.metadata.name}x", uid=f"x{i}"))
+        for i, each in enumerate(again)
+    ]
+    world.add(*leaving, *renamed)
+    plan = world.plan(1002)
+    assert [(each.gang, each.queue) for each in plan.placements] == [(GANG, "b")]
+    assert world.snapshot(1003).gangs[f"{GANG}/a"].queue == "a"
+
+
 def test_pods_admitted_to_several_queues_that_an_edit_makes_one_gang_stay_in_theirs() -> None:
     world, bound = running(numbered(index, "a") for index in range(4))
     of_another = annotated(
