@@ -44,9 +44,8 @@ class ClassInfo:
 
     gpus: float = 0.0
     plugin_resource: str = ""
-    devices: int = field(default=0, compare=False)
-    """How many devices it matches; does not affect what pods cost."""
     drivers: tuple[str, ...] = field(default=(), compare=False)
+    """Those of its devices; does not affect what pods cost."""
     weights: frozenset[tuple[str, float]] = frozenset()
 
 
@@ -61,7 +60,6 @@ def class_info(
     return ClassInfo(
         _gpus(name, kinds, drivers, definition),
         _plugin_resource(device_class, drivers, definition),
-        sum(kind.devices for kind in kinds),
         drivers,
         frozenset(
             (kind.row.kind, kind.gpus)

@@ -5,7 +5,7 @@ metrics alike. What a device counts as follows from the published devices, the D
 limits of queues; it is cached until one of them changes.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_py.api.bounded import remember
@@ -199,15 +199,20 @@ class DeviceAccounting:
         row = self.inventory.device(DeviceID(result.driver, result.pool, result.device))
         return 1.0 if row is None else self.kinds.weights.of(row) * share_of(row, result)
 
-    def _device_count(self, quota_resource: str) -> float:
-        """Devices that count towards a quota resource; every possible partition does."""
+    def _device_count(self, quota_resource: str, without: Set[str]) -> float:
+        """Devices that count towards a quota resource; every possible partition does.
+
+        ``without``: nodes of which none count.
+        """
         if quota_resource.startswith(DEVICE_CLASS):
-            return float(self._class_info(quota_resource.removeprefix(DEVICE_CLASS)).devices)
+            kinds = self.kinds_of_class(quota_resource.removeprefix(DEVICE_CLASS))
+            return float(sum(kind.devices_beside(without) for kind in kinds))
         limits = (each for each in self._limits.limits if each.resource == quota_resource)
         limit = next(limits, None)
         if limit is None:
             return 0.0
-        return float(sum(self._limits.counted(kind, limit) for kind in self.kinds.all().values()))
+        every = self.kinds.all().values()
+        return float(sum(self._limits.counted(kind, limit, without) for kind in every))
 
     def _possible_quota_resources(self, request: DeviceRequestSpec) -> tuple[str, ...]:
         """Quota resources towards which a device of the request may count."""

@@ -6,7 +6,7 @@ names identifiers: then it costs the devices of the kinds. O(devices) once per c
 inventory, with a dictionary look-up each.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_py.api.bounded import remember
@@ -48,6 +48,10 @@ class DeviceKind:
     def devices(self) -> int:
         """How many there are."""
         return len(self.rows)
+
+    def devices_beside(self, nodes: Set[str]) -> int:
+        """How many there are on other nodes, or on no single one."""
+        return self.devices - sum(self.by_node[node] for node in nodes & self.by_node.keys())
 
     def add(self, row: DeviceRow, gpus: float) -> None:
         """Take in a device."""

@@ -7,7 +7,7 @@ another driver have other attributes). An expression that does not compile count
 queue reports it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -60,11 +60,12 @@ class DeviceLimits:
         """The quota resources towards which an allocated ``row`` counts."""
         return tuple(limit.resource for limit in self.limits if self._counts(row, limit))
 
-    def counted(self, kind: DeviceKind, limit: DeviceLimit) -> int:
-        """How many of the devices count towards one of the limits."""
+    def counted(self, kind: DeviceKind, limit: DeviceLimit, without: Set[str] = frozenset()) -> int:
+        """How many of the devices count towards one of the limits; ``without``: nodes of none."""
         if names_identifier(limit.selector or limit.attribute):
-            return sum(self._counts(row, limit) for row in kind.rows)
-        return kind.devices if self._counts(kind.row, limit) else 0
+            rows = (row for row in kind.rows if row.reach.node_name not in without)
+            return sum(self._counts(row, limit) for row in rows)
+        return kind.devices_beside(without) if self._counts(kind.row, limit) else 0
 
     def counted_by_identifier(
         self, kinds: Iterable[DeviceKind]

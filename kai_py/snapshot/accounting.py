@@ -9,7 +9,7 @@ access are free of charge.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from kai_py.api.gpu_share import GpuShare
@@ -35,8 +35,8 @@ MAX_MIG_SLICES = 16
 ClassResource = Callable[[str], str]
 """The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
 
-DeviceCount = Callable[[str], float]
-"""Devices of the cluster that count in a row of devices."""
+DeviceCount = Callable[[str, Set[str]], float]
+"""Devices of the cluster that count in a row of devices, without those of nodes, by name."""
 
 DeviceRequestSpec = ExactDeviceRequest | DeviceSubRequest
 
@@ -74,7 +74,7 @@ class Accounting:
     class_resource: ClassResource
     gpu_resources: tuple[str, ...] = ("*/gpu",)
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
-    device_count: DeviceCount = lambda _: 0.0
+    device_count: DeviceCount = lambda _name, _without: 0.0
     request_quota_resources: RequestQuotaResources = lambda _: ()
     request_device_limit: RequestDeviceLimit = lambda _: 1.0
     least_weight: RequestWeight = lambda _: 0.0

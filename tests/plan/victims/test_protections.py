@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.core import Condition
+from kai_py.api.records.node import Taint
 from kai_py.plan.plan import ProtectionRule, Stage
 from tests.plan.state.test_eviction_limits import budget
 from tests.support.scenario import START, at, cluster, job_with_pods, node, pod, queue
@@ -39,7 +40,7 @@ def test_the_own_queue_at_its_fair_share():
 def test_a_queue_within_its_fair_share_keeps_it():
     found = waiting(
         node("a", 4),
-        node("b", 4, labels={"pool": "b"}, unschedulable=True),
+        node("b", 4, labels={"pool": "b"}, taints=(Taint(key="k", effect="NoSchedule"),)),
         queue("own", 4),
         queue("other", 4),
         running("theirs", 4, "other"),
