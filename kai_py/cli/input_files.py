@@ -1,7 +1,7 @@
 """Files as arguments of commands: their text, their YAML documents, the files below a directory.
 
-The file ``-`` is standard input. Nothing here imports clients of clusters, so that checking files
-starts fast.
+The file ``-`` is standard input. Nothing here imports clients of clusters or the scheduler, so
+that checking files starts fast.
 """
 
 import sys
@@ -12,11 +12,8 @@ from typing import BinaryIO
 from kai_py.api import manifests
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.errors import CommandError
-from kai_py.cli.output import say
-from kai_py.config import Configuration
 from kai_py.simulate.object_files import ObjectsInFiles, as_utf8, files_below, read_object_files
-from kai_py.simulate.objects import Document, read_stream
-from kai_py.simulate.unusable_objects import other_schedulers
+from kai_py.simulate.objects import read_stream
 
 
 def name_of(file: str) -> str:
@@ -94,12 +91,3 @@ def documents_in(file: str) -> list[manifests.Document]:
         return read_documents(text_of(file))
     except ManifestError as error:
         raise CommandError(f"{name_of(file)}:{error.line}: {error.reason}") from error
-
-
-def say_other_schedulers(documents: Iterable[Document], configuration: Configuration) -> None:
-    """Say which waiting pods and new workloads are left out because others schedule them."""
-    own = configuration.scheduler_name, *configuration.scheduler_aliases
-    if others := other_schedulers(documents, own):
-        listed = ", ".join(f"{name} {count}" for name, count in others.items())
-        text = f"Pods and workloads of other schedulers are left out: {listed}"
-        say(f"kai-py: {text}; only those with schedulerName {own[0]} are planned", err=True)

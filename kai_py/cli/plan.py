@@ -11,8 +11,9 @@ import typer
 from kai_py.api.phrases import count_of
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
-from kai_py.cli.input_files import paths_of, read_objects, say_other_schedulers
+from kai_py.cli.input_files import paths_of, read_objects
 from kai_py.cli.options import LATEST_TIME, takes_groups
+from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
 from kai_py.simulate.objects import Document

@@ -19,9 +19,10 @@ from kai_py.api.sent_objects import encode_objects
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.input_files import documents_in, say_other_schedulers
+from kai_py.cli.input_files import documents_in
 from kai_py.cli.naming import context_namespace, gang_key
 from kai_py.cli.options import takes_groups
+from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, not_found, print_document, print_table, progress, say
 from kai_py.cli.reading import SavedCluster, cluster_objects
 from kai_py.cli.scheduler_http import (

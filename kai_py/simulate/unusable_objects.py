@@ -9,13 +9,10 @@
 - Owners that pods name and that are not given: the gangs of these pods are guessed.
 """
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
-from kai_py.api.pod_phases import FINISHED_PHASES
-from kai_py.api.records.core import PodSpec
 from kai_py.api.records.unstructured import mappings_in, values_at
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
@@ -24,7 +21,6 @@ from kai_py.grouping.workload_gang import describe_start, first_template
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
 from kai_py.simulate.complete_objects import owner_keys, was_never_applied
-from kai_py.simulate.manifest_pods import WORKLOADS
 from kai_py.simulate.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import with_spec
@@ -112,34 +108,6 @@ def absent_owners(
                 seen.add(owner)
                 waiting.append(owner)
     yield from (RejectedObject(str(key), ABSENT) for key in seen & absent if key[:2] != NODE)
-
-
-def other_schedulers(
-    documents: Iterable[Document], scheduler_names: Container[str]
-) -> Mapping[str, int]:
-    """How many waiting pods and new workloads of Kubernetes' own kinds other schedulers have."""
-    found: Counter[str] = Counter()
-    for document in documents:
-        kind = (document["apiVersion"].rpartition("/")[0], document["kind"])
-        if kind == ("", "Pod"):
-            spec = document.get("spec") if _waits(document) else None
-        else:
-            is_new = kind in WORKLOADS and not document["metadata"].get("uid")
-            spec = next(values_at(document, "spec.template.spec"), None) if is_new else None
-        if isinstance(spec, dict):
-            found[_scheduler_of(spec)] += 1
-    return {name: count for name, count in sorted(found.items()) if name not in scheduler_names}
-
-
-def _scheduler_of(spec: Document) -> str:
-    return str(spec.get("schedulerName") or PodSpec().scheduler_name)
-
-
-def _waits(pod: Document) -> bool:
-    """Whether a pod has a spec, no node, and has not ended."""
-    spec = pod.get("spec")
-    has_ended = next(values_at(pod, "status.phase"), None) in FINISHED_PHASES
-    return isinstance(spec, dict) and not spec.get("nodeName") and not has_ended
 
 
 def workloads_without_pods(
