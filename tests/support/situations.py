@@ -107,6 +107,18 @@ def few_fast(situations: Sequence[Situation]) -> list[pytest.ParameterSet]:
     ]
 
 
+def few_daily(situations: Sequence[Situation]) -> list[pytest.ParameterSet]:
+    """The first of each stage and every eighth run in ``make test``, all in ``make nightly``."""
+    stages: set[Stage | str] = set()
+    found = []
+    for rank, each in enumerate(situations):
+        others = rank % 8 and each.stage in stages
+        stages.add(each.stage)
+        marks = [pytest.mark.nightly] if others else []
+        found.append(pytest.param(each, id=each.name, marks=marks))
+    return found
+
+
 ONE_CPU = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
 SITUATIONS = (
     Situation(

@@ -1,6 +1,7 @@
 """What kube-scheduler says of the same objects, as docs/troubleshooting.md shows it side by side.
 
-``RECORD_PENDING=1`` writes what it says to ``tests/corpus/pending/kube_scheduler.json``.
+``make nightly`` asks it of all of them, ``make test`` of a few: its version is pinned. With
+``RECORD_PENDING=1`` what it says is written to ``tests/corpus/pending/kube_scheduler.json``.
 """
 
 import copy
@@ -18,7 +19,7 @@ from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import SCHEDULER, pod, pod_spec
 from tests.support.cluster.scheduling import install_definitions
-from tests.support.situations import Situation, few_fast
+from tests.support.situations import Situation, few_daily
 
 THEIRS = "default-scheduler"
 NOTHING = "says nothing"
@@ -35,7 +36,7 @@ def kube_scheduler(real_control_plane: ControlPlane) -> Iterator[Process]:
 
 
 @pytest.mark.usefixtures("kube_scheduler")
-@pytest.mark.parametrize("situation", few_fast(COMPARED))
+@pytest.mark.parametrize("situation", few_daily(COMPARED))
 async def test_kube_scheduler_says_what_the_page_shows(real: Cluster, situation: Situation):
     await install_definitions(real.api)
     async with real.run_nodes(situation.nodes):

@@ -1,7 +1,8 @@
 """Gangs that wait on the real control plane: twelve stages, and where reasons meet.
 
 The explanation names the stage, and taking the steps of its first suggestion, as they are, starts
-the gang and costs the gangs that it names.
+the gang and costs the gangs that it names. ``make test`` does this for each stage here and for
+every situation in a simulation (tests/simulate/test_situations.py).
 """
 
 import asyncio
@@ -29,13 +30,11 @@ from tests.support.mixtures import MIXTURES
 from tests.support.pending.names import ACCOUNTS, NAMES
 from tests.support.pending.requirements import REQUIREMENTS
 from tests.support.pending.sizes import SIZES
-from tests.support.situations import SITUATIONS, Situation
+from tests.support.situations import SITUATIONS, Situation, few_daily
 
 
 @pytest.mark.parametrize(
-    "situation",
-    [*SITUATIONS, *MIXTURES, *NAMES, *ACCOUNTS, *SIZES, *REQUIREMENTS],
-    ids=lambda each: each.name,
+    "situation", few_daily([*SITUATIONS, *MIXTURES, *NAMES, *ACCOUNTS, *SIZES, *REQUIREMENTS])
 )
 async def test_the_stage_is_named_and_the_first_suggestion_starts_the_gang(
     real: Cluster, situation: Situation

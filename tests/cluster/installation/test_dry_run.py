@@ -9,7 +9,7 @@ from tests.cluster.claims.test_local_volumes import CLAIMS, CLASS, pods_with_cla
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.queues.test_suspended_jobs import ASKS
 from tests.support.cluster.api import Document
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import (
     TEMPLATE,
@@ -29,6 +29,7 @@ def plans(scheduler: KaiPy) -> list[Document]:
     return [json.loads(line) for line in scheduler.log.splitlines() if line.startswith("{")]
 
 
+@REAL_FIRST
 @pytest.mark.usefixtures("definitions")
 async def test_plans_are_printed_and_nothing_is_written(
     cluster: Cluster, view: View, tmp_path: Path
@@ -55,6 +56,7 @@ async def test_plans_are_printed_and_nothing_is_written(
         assert await view.bound() == {}
 
 
+@REAL_FIRST
 @pytest.mark.usefixtures("definitions")
 async def test_plans_are_readable(cluster: Cluster, tmp_path: Path):
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=8)):
@@ -69,6 +71,7 @@ async def test_plans_are_readable(cluster: Cluster, tmp_path: Path):
             assert scheduler.proxy.writes == []
 
 
+@REAL_FIRST
 @pytest.mark.usefixtures("definitions")
 async def test_jobs_are_neither_suspended_nor_resumed(cluster: Cluster, view: View, tmp_path: Path):
     def work(name: str, size: int, priority: str) -> Document:

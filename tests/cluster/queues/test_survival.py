@@ -6,7 +6,7 @@ from kai_py.api.settings import EvictionConfig
 from tests.cluster.fake_kubelet import gpu_nodes
 from tests.cluster.fake_kubelet.pods import RUN_SECONDS
 from tests.support.cluster.api import ApiError, Document
-from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import (
     TEMPLATE,
@@ -22,6 +22,7 @@ from tests.support.cluster.view import View
 QUEUE = "scheduling.kai.io/queue-name"
 GPUS = 8
 """Pods of each Job: more than the default backoffLimit of 6."""
+pytestmark = REAL_FIRST
 
 
 def work(name: str, team: str = "team-a", *, node: str = "", priority: str = ""):
