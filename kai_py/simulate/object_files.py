@@ -176,6 +176,9 @@ def _documents(text: str, line: int) -> Iterator[_Part]:
     try:
         for document in read_documents(text):
             yield _Part(line + document.node.start_mark.line, document.value)
+            for repeated, key in document.repeated_keys:
+                text = f"{key} is set twice in one mapping: the first one is lost"
+                yield _Part(line + repeated - 1, problem=text)
     except ManifestError as error:
         yield _Part(line + error.line - 1, problem=error.reason)
 

@@ -59,6 +59,15 @@ def test_what_is_no_object_is_rejected(tmp_path, value, problem):
     assert [each.problem for each in found.rejected] == [problem]
 
 
+def test_a_key_that_is_set_twice_is_told_with_its_line(tmp_path):
+    node_with = "kind: Node\napiVersion: v1\nmetadata:\n  name: a\n"
+    found = read(tmp_path, a_yaml=f"{node_with}---\n{node_with}  name: b\n")
+    assert names(found) == ["a", "b"]
+    [told] = found.rejected
+    assert told.object == f"{tmp_path}/a.yaml:10"
+    assert told.problem == "name is set twice in one mapping: the first one is lost"
+
+
 def test_a_compressed_file_that_expands_too_much_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
     found = read(tmp_path, a_json_gz=gzip.compress(b" " * (3 << 20)))
