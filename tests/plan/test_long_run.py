@@ -112,6 +112,12 @@ def played(seed):
     return BUSY + QUIET
 
 
-@pytest.mark.slow
-def test_five_thousand_cycles_undo_nothing_at_once_and_come_to_rest():
-    assert sum(played(seed) for seed in range(50)) == 5000
+@pytest.mark.parametrize(
+    ("first", "end"),
+    [
+        pytest.param(0, 20, marks=pytest.mark.slow),
+        pytest.param(20, 50, marks=pytest.mark.nightly),
+    ],
+)
+def test_thousands_of_cycles_undo_nothing_at_once_and_come_to_rest(first: int, end: int):
+    assert sum(played(seed) for seed in range(first, end)) == 100 * (end - first)

@@ -274,10 +274,16 @@ def test_every_gang_that_can_be_placed_is_placed(rules: str):
     assert not wrong
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "end"),
+    [
+        pytest.param(50, 300, marks=pytest.mark.slow),
+        pytest.param(300, 884, marks=pytest.mark.nightly),
+    ],
+)
 @pytest.mark.parametrize("rules", KINDS)
-def test_every_gang_that_can_be_placed_is_placed_at_length(rules: str):
-    wrong = [s for s in range(50, 884) if judge(s, rules) in ("missed", "invalid")]
+def test_every_gang_that_can_be_placed_is_placed_at_length(rules: str, first: int, end: int):
+    wrong = [s for s in range(first, end) if judge(s, rules) in ("missed", "invalid")]
     assert not wrong
 
 
