@@ -44,9 +44,9 @@ from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.workload import TargetWorkload, target_workload
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.node_usage import NodeUsageTable
 from kai_py.snapshot.shape import Shape, ShapeTable
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.node_usage import NodeUsageTable
 
 MODEL = "nvidia.com/gpu.product"
 GANG = Gang(

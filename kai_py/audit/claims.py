@@ -33,7 +33,7 @@ from kai_py.audit.finding import (
 )
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import ParsedSlice
-from kai_py.snapshot.tables.claims import POD_GROUPS, created_claims, pod_group_of
+from kai_py.snapshot.pod_claims import POD_GROUPS, created_claims, pod_group_of
 
 PODS = "pods"
 ELSEWHERE = "has devices of another node"

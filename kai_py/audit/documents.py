@@ -21,8 +21,8 @@ from kai_py.config import Configuration
 from kai_py.dra.rows import ParsedSlice
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.planner import Planner
+from kai_py.snapshot.pod_claims import GroupKey
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.claims import GroupKey
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,

@@ -17,7 +17,7 @@ from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.dra.rows import ParsedSlice
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.tables.claims import GroupKey
+from kai_py.snapshot.pod_claims import GroupKey
 from kai_py.snapshot.tables.queues import QueueInfo
 
 GRACE = 30.0

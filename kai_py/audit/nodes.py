@@ -47,7 +47,7 @@ from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.pod_usage import assigned_gpus
 from kai_py.snapshot.requests import as_resized, claimed_amounts, pod_requests
 from kai_py.snapshot.resources import amounts
-from kai_py.snapshot.tables.gpus import MEMORY_LABEL, parse_gpu_memory
+from kai_py.snapshot.shared_gpus import MEMORY_LABEL, parse_gpu_memory
 
 NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 TOLERANCE = 1e-6

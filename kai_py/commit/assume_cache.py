@@ -3,8 +3,8 @@
 from typing import Protocol
 
 from kai_py.plan.plan import Placement
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.object_cache import DeviceKey
-from kai_py.snapshot.tables.pod_table import AssumedBinding
 
 
 class AssumeCache(Protocol):

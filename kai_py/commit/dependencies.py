@@ -20,7 +20,7 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.grouping.gang import Owner
 from kai_py.observe.failures import Failures
 from kai_py.observe.metrics import Metrics
-from kai_py.snapshot.tables.claims import pod_claims
+from kai_py.snapshot.pod_claims import pod_claims
 from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue

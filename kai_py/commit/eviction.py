@@ -43,8 +43,8 @@ from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Eviction
 from kai_py.plan.victims.survival import SUSPENDED, exceeded_limit
 from kai_py.snapshot.admitted_gangs import can_be_suspended
-from kai_py.snapshot.assumptions import was_preempted
 from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.snapshot.tables.assumptions import was_preempted
 from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError, Conflict, NotFound, TooManyRequests
 from kai_py.watch.kinds import JOBS

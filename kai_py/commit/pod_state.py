@@ -23,7 +23,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.references import GroupRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone
 from kai_py.commit.retry import RetryPolicy, retry_transient
-from kai_py.snapshot.tables.claims import pod_group_of
+from kai_py.snapshot.pod_claims import pod_group_of
 from kai_py.watch.errors import ApiError, is_absent
 
 

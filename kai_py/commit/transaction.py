@@ -71,7 +71,7 @@ from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
 from kai_py.commit.pod_state import fence_group, fence_until_known
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement
-from kai_py.snapshot.tables.claims import POD_GROUPS
+from kai_py.snapshot.pod_claims import POD_GROUPS
 from kai_py.watch.errors import ApiError
 
 Result = TypeVar("Result")

@@ -32,7 +32,7 @@ from kai_py.grouping.gang_settings import GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
-from kai_py.snapshot.tables.claims import POD_GROUPS
+from kai_py.snapshot.pod_claims import POD_GROUPS
 
 COMPOSITE_GROUPS = "compositepodgroups"
 PARENT_FIELD = "spec.parentCompositePodGroupName"

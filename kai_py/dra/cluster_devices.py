@@ -34,11 +34,11 @@ from kai_py.dra.spending import Spending
 from kai_py.dra.taints import with_class_selectors
 from kai_py.dra.whole_devices import FreeDevices, WholeDeviceClaims
 from kai_py.snapshot.accounting import DeviceRequestSpec
+from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.extended_resources import classes_by_resource
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.resources import Floats
-from kai_py.snapshot.snapshot import DeviceObjects
 from kai_py.snapshot.tables.queues import DeviceLimit
 
 SLICE, ALLOCATION = "reading its devices", "allocation"

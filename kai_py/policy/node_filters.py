@@ -29,7 +29,7 @@ from kai_py.api.selectors import can_be_parsed
 from kai_py.snapshot.nodes import NodeColumns, SpotChoice, at_codes
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.topology import LabelColumn
+from kai_py.snapshot.topology import LabelColumn
 
 
 def matches_selector(selector: NodeSelector, nodes: NodeColumns) -> Bools:

@@ -28,8 +28,9 @@ import numpy as np
 
 from kai_py.api.choices import FillStrategy
 from kai_py.policy.fill import fill
+from kai_py.snapshot.numa_alignment import Alignment, ZoneAmounts
 from kai_py.snapshot.resources import Floats, Ints
-from kai_py.snapshot.tables.numa import Alignment, AmountsByZone, NumaNode, NumaPolicy, ZoneAmounts
+from kai_py.snapshot.tables.numa import AmountsByZone, NumaNode, NumaPolicy
 
 ZoneRequest = Sequence[tuple[int, float]]
 """Position among the resources of a node, and the amount requested."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_py.snapshot.resources import Bools, Ints
-from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
+from kai_py.snapshot.topology import NO_DOMAIN, TopologyLevel
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from kai_py.simulate.capacity_remedies import (
 from kai_py.simulate.manifest_remedies import annotate_owners, pod_specs
 from kai_py.simulate.objects import Document
 from kai_py.simulate.remedy_search import RemedySearch, create, first_verified, replace
-from kai_py.snapshot.tables.known_names import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
+from kai_py.snapshot.missing_objects import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
 DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RESOURCE})
 """Kinds of names that a pod can do without, where nothing is like them."""

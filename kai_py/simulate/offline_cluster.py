@@ -46,7 +46,7 @@ from kai_py.simulate.written_objects import (
     with_spec,
     without_consumers,
 )
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
 from kai_py.watch.resource import Decode, Kind

@@ -43,7 +43,8 @@ from kai_py.simulate.object_files import ObjectKey
 from kai_py.simulate.objects import Document
 from kai_py.simulate.written_objects import volume_claimed, with_spec
 from kai_py.snapshot.pod_volumes import volume_request
-from kai_py.snapshot.tables.volumes import AvailableVolume, VolumeRequest, parse_volume
+from kai_py.snapshot.tables.volumes import AvailableVolume, parse_volume
+from kai_py.snapshot.volume_requirements import VolumeRequest
 
 VOLUME = ("", "PersistentVolume")
 STORAGE_CLASS = ("storage.k8s.io", "StorageClass")

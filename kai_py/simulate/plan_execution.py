@@ -44,7 +44,7 @@ from kai_py.simulate.written_objects import (
     without_consumers,
 )
 from kai_py.snapshot.builder import SnapshotBuilder
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
 
 log = logging.getLogger(__name__)
 

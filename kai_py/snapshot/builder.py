@@ -16,9 +16,8 @@ from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
-from kai_py.snapshot.node_usage import NodeUsageState
+from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod, PodPlacement
 from kai_py.snapshot.object_cache import (
     UNHEALTHY_KEY,
     UNHEALTHY_SECONDS,
@@ -31,14 +30,15 @@ from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.placeholders import SuspendedJobs
 from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
+from kai_py.snapshot.registry import SnapshotTables
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.ended_pods import ReleasableClaims
-from kai_py.snapshot.tables.pod_table import AssumedBinding, DerivedPod, Uids
+from kai_py.snapshot.tables.node_usage import NodeUsageState
+from kai_py.snapshot.tables.pod_table import Uids
 from kai_py.snapshot.tables.queues import QueueInfo
 from kai_py.snapshot.tables.readiness import allocated_device, claim_entries
 from kai_py.snapshot.tables.refusals import is_refused
-from kai_py.snapshot.tables.registry import SnapshotTables
 
 STEP = 32
 """Pods that are derived, and gangs that are put together, in one step."""

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_py.grouping.gang import GangSpec, Subgroup, combined
+from kai_py.snapshot.derived_pod import ExpectedMembers
 from kai_py.snapshot.gangs import Member, PodState
-from kai_py.snapshot.placeholders import ExpectedMembers, present_members
+from kai_py.snapshot.placeholders import present_members
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
 from kai_py.snapshot.below_min_members import StaleGangs, as_finishing, has_leaf_of
+from kai_py.snapshot.derived_pod import ExpectedMembers
 from kai_py.snapshot.gang_changes import GangChanges, SortedKeys
 from kai_py.snapshot.gang_pods import (
     GangMember,
@@ -26,14 +27,13 @@ from kai_py.snapshot.gang_pods import (
     tree_of,
 )
 from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
-from kai_py.snapshot.placeholders import ExpectedMembers, missing_placeholders
+from kai_py.snapshot.placeholders import missing_placeholders
+from kai_py.snapshot.pod_failures import FailedPods, NodeRefusal
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.queue_sums import QueueSums, charges_of
 from kai_py.snapshot.snapshot import IgnoredMarkers
 from kai_py.snapshot.succeeded_pods import SucceededPods
 from kai_py.snapshot.tables.admissions import Admissions
-from kai_py.snapshot.tables.refusals import NodeRefusal
-from kai_py.snapshot.tables.uncounted_failures import FailedPods
 
 GANG = "putting its gang together"
 

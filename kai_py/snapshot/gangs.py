@@ -19,12 +19,11 @@ from kai_py.api.spot import SpotUse
 from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied, needed_leaves
 from kai_py.grouping.gang_settings import GangAffinity, Wording
 from kai_py.snapshot.accounting import GPU, total
+from kai_py.snapshot.missing_objects import MissingObject
+from kai_py.snapshot.numa_alignment import ZoneAmounts
+from kai_py.snapshot.pod_failures import FailedPods, NodeRefusal
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.known_names import MissingObject
-from kai_py.snapshot.tables.numa import ZoneAmounts
-from kai_py.snapshot.tables.refusals import NodeRefusal
-from kai_py.snapshot.tables.uncounted_failures import FailedPods
-from kai_py.snapshot.tables.volumes import Attachment
+from kai_py.snapshot.volume_requirements import Attachment
 
 Charge = Mapping[str, float]
 """What something costs its queue, by quota resource: ``gpu`` devices, ``cpu`` millicores, …"""

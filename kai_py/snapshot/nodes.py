@@ -29,12 +29,7 @@ from kai_py.snapshot.resources import (
     amount,
     largest_amount,
 )
-from kai_py.snapshot.tables.topology import (
-    LabelColumn,
-    TopologyLevel,
-    encode_label,
-    topology_levels,
-)
+from kai_py.snapshot.topology import LabelColumn, TopologyLevel, encode_label, topology_levels
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

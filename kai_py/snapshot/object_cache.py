@@ -28,8 +28,8 @@ from kai_py.api.records.resource_admin import (
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.times import lies_ahead
 from kai_py.grouping.owner_chain import OwnerObject
+from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
-from kai_py.snapshot.snapshot import DeviceObjects
 
 Key = tuple[str, ...]
 PARENT_FIELD = "spec.parentCompositePodGroupName"

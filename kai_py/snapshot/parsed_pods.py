@@ -12,7 +12,7 @@ claims.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -27,20 +27,20 @@ from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
+from kai_py.snapshot.derived_pod import DerivedPod, ExpectedMembers, ParsedPod
 from kai_py.snapshot.placeholders import (
-    ExpectedMembers,
     expected_members,
     placeholder_problem,
     with_admission_defaults,
 )
+from kai_py.snapshot.pod_claims import PodClaims
 from kai_py.snapshot.pod_demand import PodDemand, pod_demand
 from kai_py.snapshot.requests import as_resized
 from kai_py.snapshot.resources import amount
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.shape import ShapeTable
-from kai_py.snapshot.tables.claims import PodClaims
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 from kai_py.snapshot.tables.readiness import ready_condition
 
 
@@ -88,21 +88,6 @@ def _is_readable(name: str, text: QuantityText) -> bool:
 
 
 Identify = Callable[[Pod, Owners], GangSpec]
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedPod:
-    """``pod`` as admission leaves it; ``gang_spec`` is None for pods that are not ours.
-
-    ``expected``: what pods of its gang that may not exist yet are like. ``is_valid``: whether the
-    pod could be parsed.
-    """
-
-    pod: Pod
-    demand: PodDemand
-    gang_spec: GangSpec | None
-    expected: tuple[ExpectedMembers, ...] = ()
-    is_valid: bool = True
 
 
 class ParsedPods(PodTable):

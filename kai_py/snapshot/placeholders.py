@@ -36,10 +36,11 @@ from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.accounting import Accounting
 from kai_py.snapshot.charges import charge
 from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.derived_pod import ExpectedMembers
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.pod_claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.pod_demand import pod_demand
 from kai_py.snapshot.shape import ClaimUse, ShapeTable
-from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 
 TEMPLATES = "resourceclaimtemplates"
@@ -49,14 +50,6 @@ MAX_PER_NAMESPACE = 10_000
 _PLACEHOLDER_UID_PART = "/suspended/"
 _WHOLE_JOB = "all"
 """In place of an index: the placeholder is for all pods of its Job together."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedMembers:
-    """``count`` pods of a leaf, existing ones included, that all equal ``member``."""
-
-    count: int
-    member: Member
 
 
 def expected_members(

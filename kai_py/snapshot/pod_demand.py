@@ -18,11 +18,11 @@ from kai_py.api.records.core import Pod
 from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.extended_resources import extended_resources
+from kai_py.snapshot.missing_objects import MissingObject
+from kai_py.snapshot.pod_claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.pod_volumes import NO_VOLUMES, PodVolumes, pod_volumes
 from kai_py.snapshot.requests import excessive_request
 from kai_py.snapshot.shape import Shape, ShapeTable
-from kai_py.snapshot.tables.claims import PodClaims, group_claims, pod_claims
-from kai_py.snapshot.tables.known_names import MissingObject
 
 UNREADABLE_SHAPE = Shape(number=-1, requests={})
 

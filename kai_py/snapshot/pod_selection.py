@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from kai_py.api.records.core import (
-    Affinity,
     LabelSelector,
     Pod,
     PodAffinity,
@@ -168,19 +167,6 @@ def refused_terms(pod: Pod) -> tuple[DomainTerm, ...]:
     affinity = pod.spec.affinity
     apart = affinity.pod_anti_affinity if affinity else None
     return _refused(apart, pod.metadata.namespace, pod.metadata.labels)
-
-
-def has_rules(affinity: Affinity | None, spread: Sequence[TopologySpreadConstraint]) -> bool:
-    """Whether where a pod goes depends on other pods by its own rules.
-
-    Constraints with ScheduleAnyway are not asked.
-    """
-    if affinity is None and not spread:
-        return False
-    between = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
-    return any(each and (each.required or each.preferred) for each in between) or any(
-        each.when_unsatisfiable == "DoNotSchedule" for each in spread
-    )
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

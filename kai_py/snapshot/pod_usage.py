@@ -23,13 +23,12 @@ from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.assumptions import PodPlacement
-from kai_py.snapshot.node_usage import PodUsage
+from kai_py.snapshot.derived_pod import PodPlacement, PodUsage
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.requests import claimed_amounts
 from kai_py.snapshot.resources import largest_amount
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.gpus import SharedGpuUsage
+from kai_py.snapshot.shared_gpus import SharedGpuUsage
 
 
 def assigned_gpus(pod: Pod, share: GpuShare | None) -> tuple[SharedGpu, ...]:

@@ -29,9 +29,9 @@ from kai_py.api.records.storage import (
 from kai_py.api.records.volume import Volume
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.dependencies import RecordingOwners
+from kai_py.snapshot.missing_objects import STORAGE_CLASSES, VOLUME_CLAIMS, MissingObject
 from kai_py.snapshot.resources import amount
-from kai_py.snapshot.tables.known_names import STORAGE_CLASSES, VOLUME_CLAIMS, MissingObject
-from kai_py.snapshot.tables.volumes import (
+from kai_py.snapshot.volume_requirements import (
     NO_VOLUME_REQUIREMENTS,
     Attachment,
     Disk,

@@ -8,7 +8,7 @@ from kai_py.api.node_departures import BUILT_IN, DepartureSignals
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.resource import ResourceSlice
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.snapshot import DeviceObjects
+from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.tables.queues import DeviceLimit, QueueInfo
 
 

@@ -11,7 +11,7 @@ matter only when a pod is changed are not listed. Not read are those of fields t
 ``bindMountOptions`` of volume mounts, and ``assigned.cpuset`` of the downward API.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from weakref import WeakValueDictionary
@@ -20,15 +20,21 @@ import msgspec
 
 from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GpuShare
-from kai_py.api.records.core import Affinity, NodeSelector, Pod, PodAffinity, Toleration
+from kai_py.api.records.core import (
+    Affinity,
+    NodeSelector,
+    Pod,
+    PodAffinity,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from kai_py.api.records.core import TopologySpreadConstraint as SpreadConstraint
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.snapshot.extended_resources import NO_EXTENDED_RESOURCES, ExtendedResources
 from kai_py.snapshot.nodes import SpotChoice
-from kai_py.snapshot.pod_selection import has_rules
+from kai_py.snapshot.numa_alignment import Alignment, alignment
 from kai_py.snapshot.requests import is_sidecar, pod_requests, unused_pod_level
-from kai_py.snapshot.tables.numa import Alignment, alignment
-from kai_py.snapshot.tables.volumes import NO_VOLUME_REQUIREMENTS, VolumeRequirements
+from kai_py.snapshot.volume_requirements import NO_VOLUME_REQUIREMENTS, VolumeRequirements
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -170,7 +176,7 @@ class ShapeTable:
         """The shape of ``pod``; raises QuantityError for a malformed request."""
         spec = pod.spec
         ports, features = host_ports(pod), _required_features(pod)
-        labels_matter = labels_matter or has_rules(spec.affinity, spec.topology_spread_constraints)
+        labels_matter = labels_matter or _has_rules(spec.affinity, spec.topology_spread_constraints)
         key = _ENCODER.encode(
             (
                 _constraints(pod),
@@ -264,3 +270,16 @@ def _required_features(pod: Pod) -> tuple[str, ...]:
     if spec.host_network and not spec.host_users:
         found.append(USER_NAMESPACES_ON_HOST_NETWORK)
     return tuple(found)
+
+
+def _has_rules(affinity: Affinity | None, spread: Sequence[TopologySpreadConstraint]) -> bool:
+    """Whether where a pod goes depends on other pods by its own rules.
+
+    Constraints with ScheduleAnyway are not asked.
+    """
+    if affinity is None and not spread:
+        return False
+    between = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
+    return any(each and (each.required or each.preferred) for each in between) or any(
+        each.when_unsatisfiable == "DoNotSchedule" for each in spread
+    )

@@ -5,76 +5,28 @@ of it. A pod that is assumed (its binding is being written) counts as bound.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kai_py.api.records.resource import (
-    AllocationResult,
-    DeviceClass,
-    DeviceRequestAllocationResult,
-    ResourceClaim,
-    ResourceSlice,
-)
-from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.quarantine import InvalidObject
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
+from kai_py.snapshot.shared_gpus import GpuSharing
+from kai_py.snapshot.tables.assumptions import NominatedNode
 from kai_py.snapshot.tables.budgets import DisruptionBudget
-from kai_py.snapshot.tables.gpus import GpuSharing
+from kai_py.snapshot.tables.ended_pods import ReleasableClaim
 from kai_py.snapshot.tables.known_names import MisnamedScheduler, NamesByScope
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
-from kai_py.snapshot.tables.volumes import Attachment, AvailableVolume, Disk, NodeStorageCapacity
-
-ReleasableClaim = tuple[ClaimRef, str]
-"""A claim and the uid of a pod that has ended while the claim is still allocated for it."""
-
-
-@dataclass(frozen=True)
-class DeviceObjects:
-    """Everything of resource.k8s.io; ``generation`` changes with slices, classes and rules.
-
-    ``claims`` are keyed by (namespace, name) and include allocations that are being written.
-    """
-
-    slices: Mapping[str, ResourceSlice] = field(default_factory=dict)
-    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
-    taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
-    claims: Mapping[tuple[str, str], ResourceClaim] = field(default_factory=dict)
-    generation: int = 0
-    claims_generation: int = 0
-
-    def claim(self, ref: ClaimRef) -> ResourceClaim | None:
-        """The claim of this name; None if it does not exist."""
-        return self.claims.get((ref.namespace, ref.name))
-
-    def allocation(self, ref: ClaimRef) -> AllocationResult | None:
-        """What is allocated for the claim of this name; None if nothing is, or there is none."""
-        claim = self.claim(ref)
-        return None if claim is None else claim.status.allocation
-
-    def allocated_devices(
-        self, refs: Iterable[ClaimRef]
-    ) -> Iterator[DeviceRequestAllocationResult]:
-        """The devices that are allocated for the claims of these names."""
-        for ref in refs:
-            allocation = self.allocation(ref)
-            if allocation is not None:
-                yield from allocation.devices.results
-
-
-@dataclass(frozen=True)
-class NominatedNode:
-    """A node that is reserved for a pod until ``expires`` (seconds since the epoch)."""
-
-    node: str
-    expires: float
+from kai_py.snapshot.tables.volumes import AvailableVolume, NodeStorageCapacity
+from kai_py.snapshot.volume_requirements import Attachment, Disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from kai_py.commit.binding import BindingOutcome
 from kai_py.commit.maintenance import UnseenBindings
 from kai_py.embedded.resources import VOLUME_CLAIMS, VOLUMES
 from kai_py.plan.plan import Placement
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.errors import Malformed
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import NAMESPACE, gang_of, run

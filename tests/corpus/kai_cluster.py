@@ -30,13 +30,16 @@ from kai_py.api.records.node import (
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
 from kai_py.snapshot.accounting import total
+from kai_py.snapshot.derived_pod import PodUsage
 from kai_py.snapshot.gangs import Gang, Member, PodState
-from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
+from kai_py.snapshot.numa_alignment import Alignment, alignment, observed_zones
 from kai_py.snapshot.pod_usage import shared_gpu_usage
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.snapshot import NominatedNode, Snapshot
-from kai_py.snapshot.tables.gpus import MEMORY_LABEL, NOMINAL_MIB
-from kai_py.snapshot.tables.numa import Alignment, alignment, numa_node, observed_zones
+from kai_py.snapshot.shared_gpus import MEMORY_LABEL, NOMINAL_MIB
+from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.assumptions import NominatedNode
+from kai_py.snapshot.tables.node_usage import NodeUsageTable
+from kai_py.snapshot.tables.numa import numa_node
 from kai_py.snapshot.tables.pod_rules import PodEntry, PodRuleTable, refused_by, selections_of
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.records import replace

@@ -11,8 +11,8 @@ from kai_py.api.times import format_time
 from kai_py.dra.class_info import GpuDefinition
 from kai_py.policy.fairness_rules import KAI
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.assumptions import STUCK_AFTER_SECONDS
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.assumptions import STUCK_AFTER_SECONDS
 from tests.corpus.kai_cluster import GPU, GUARANTEED, NOW, groups_of, node_labels, numa_report
 from tests.dialects.feeding import Cluster, Document
 

@@ -11,7 +11,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.device_list import DeviceStatus
 from kai_py.dra.identity import PoolID
 from kai_py.observe.http_lists import entries_of
-from kai_py.snapshot.snapshot import DeviceObjects
+from kai_py.snapshot.device_objects import DeviceObjects
 from tests.plan.state.test_device_safety import slices
 from tests.support.records import from_json
 from tests.support.scenario import (

@@ -29,8 +29,8 @@ from kai_py.dra.rows import Consumption, node_selector_matches
 from kai_py.dra.selectors.device import AttributeList
 from kai_py.dra.selectors.selector import attribute_value
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
-from kai_py.snapshot.snapshot import DeviceObjects
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
+from kai_py.snapshot.device_objects import DeviceObjects
 from tests.dialects.feeding import Cluster, node, placed
 from tests.mutation.test_survivors import in_team, team
 

@@ -41,7 +41,7 @@ from kai_py.plan.victims.search import SearchOutcome, VictimSearch, _TriedSet
 from kai_py.policy.fill import FillStrategy
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.shape import ClaimUse, Shape
-from kai_py.snapshot.tables.gpus import SharedGpuTable, SharedGpuUsage
+from kai_py.snapshot.shared_gpus import SharedGpuTable, SharedGpuUsage
 from kai_py.snapshot.tables.queues import NamespaceRule, QueueInfo
 from tests.dialects.feeding import Cluster, node, pod
 from tests.mutation.test_survivors import team

@@ -14,8 +14,8 @@ from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.provisioning_request import MANAGED_BY
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import Admission, Plan
-from kai_py.snapshot.assumptions import Assumptions
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
+from kai_py.snapshot.tables.assumptions import Assumptions
 
 
 async def for_a_moment(running):

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.policy.numa import allocate_zones, free_after_end, free_after_start, replicas_by_zones
-from kai_py.snapshot.tables.numa import Alignment, NumaNode, NumaPolicy
+from kai_py.snapshot.numa_alignment import Alignment
+from kai_py.snapshot.tables.numa import NumaNode, NumaPolicy
 
 CPU, GPU = "cpu", "nvidia.com/gpu"
 

@@ -6,7 +6,7 @@ import pytest
 from kai_py.policy.topology import candidate_domains
 from kai_py.snapshot.nodes import node_columns, with_node
 from kai_py.snapshot.resources import ResourceIndex
-from kai_py.snapshot.tables.topology import NO_DOMAIN
+from kai_py.snapshot.topology import NO_DOMAIN
 from tests.support.scenario import node
 
 LABELS = [

@@ -23,8 +23,8 @@ from kai_py.api.records.policy import PodDisruptionBudget, PodDisruptionBudgetSp
 from kai_py.api.records.storage import ObjectReference, PersistentVolume, PersistentVolumeSpec
 from kai_py.grouping.grouper import Grouper
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.settings import SnapshotSettings
-from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.support.scenario import (
     START,
     Cluster,

@@ -1,7 +1,7 @@
 """What of a pod kubelets align, by its QoS class."""
 
 from kai_py.api.records.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from kai_py.snapshot.tables.numa import OBSERVED_ZONES_KEY, alignment, observed_zones
+from kai_py.snapshot.numa_alignment import OBSERVED_ZONES_KEY, alignment, observed_zones
 
 GPU = "nvidia.com/gpu"
 ALL = {"cpu": "2", "memory": "1Gi"}

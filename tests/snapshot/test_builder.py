@@ -10,8 +10,8 @@ from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import Condition
 from kai_py.grouping.admitted import ADMITTED_KEY, Terms
 from kai_py.plan.plan import Stage
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.gangs import PodState
-from kai_py.snapshot.tables.pod_table import AssumedBinding
 from tests.support.examples import examples
 from tests.support.scenario import (
     claim,

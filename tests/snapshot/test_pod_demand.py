@@ -11,14 +11,14 @@ from kai_py.api.records.core import (
 )
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.charges import charge
+from kai_py.snapshot.derived_pod import PodPlacement
+from kai_py.snapshot.gang_members import member
 from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.pod_claims import pod_claims
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.shape import ShapeTable
-from kai_py.snapshot.tables.claims import pod_claims
-from kai_py.snapshot.tables.gang_members import member
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
 from tests.support.records import replace

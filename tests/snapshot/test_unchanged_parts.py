@@ -11,9 +11,10 @@ from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
 from kai_py.api.records.unstructured import unstructured
 from kai_py.plan.state.cluster_totals import ClusterTotals
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
+from kai_py.snapshot.derived_pod import PodUsage
 from kai_py.snapshot.object_cache import DEFAULT_PRIORITY_CLASS, ObjectCache
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
+from kai_py.snapshot.tables.node_usage import NodeUsageTable
 from tests.support.scenario import cluster, node, pod, queue, shared
 
 COUNTED = (GPU, "cpu", "memory")

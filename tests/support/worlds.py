@@ -18,10 +18,11 @@ from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Plan
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.accounting import total
+from kai_py.snapshot.derived_pod import PodUsage
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
-from kai_py.snapshot.node_usage import NodeUsageTable, PodUsage
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.node_usage import NodeUsageTable
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.records import replace
 from tests.support.scenario import START

@@ -29,7 +29,7 @@ from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
 from kai_py.commit.pod_state import ReadState, fence_group, fence_pod
 from kai_py.config import DoubleAllocationPolicy
-from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
+from kai_py.snapshot.pod_claims import POD_GROUPS, pod_group_of
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ from kai_py.commit.claims.reconcile import release_claim
 from kai_py.commit.pod_state import fence_group, fence_pod
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
-from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, pod_group_of
+from kai_py.snapshot.pod_claims import POD_GROUPS, GroupKey, pod_group_of
 from kai_py.watch.errors import ApiError, is_absent
 from kai_py.watch.kinds import RESOURCE_CLAIMS
 from kai_py.watch.resource import Kind

@@ -34,7 +34,7 @@ from kai_py.commit.claims.reconcile import ClaimFailure, DesiredClaim, reconcile
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
 from kai_py.commit.pod_state import ReadState, read_pod_state
-from kai_py.snapshot.tables.claims import POD_GROUPS, created_claims, pod_group_of
+from kai_py.snapshot.pod_claims import POD_GROUPS, created_claims, pod_group_of
 from kai_py.watch.errors import ApiError
 
 log = logging.getLogger(__name__)

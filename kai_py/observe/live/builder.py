@@ -33,8 +33,8 @@ from kai_py.observe.live.cluster import (
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.pod_claims import POD_GROUPS, pod_group_of
 from kai_py.snapshot.requests import pod_requests
-from kai_py.snapshot.tables.claims import POD_GROUPS, pod_group_of
 from kai_py.watch.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kai_py.watch.mirror import Mirror
 

@@ -46,7 +46,7 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.topology import TopologyLevel
+from kai_py.snapshot.topology import TopologyLevel
 
 EXACT_COUNT = "ExactCount"
 TOLERANCE = 1e-6

@@ -32,16 +32,16 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.policy.fit import matches_own_selectors
 from kai_py.policy.node_filters import PASSING_TAINTS, matches_selector
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.shape import ClaimUse, Shape
-from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.known_names import (
+from kai_py.snapshot.missing_objects import (
     CLAIMS,
     STORAGE_CLASSES,
     TEMPLATES,
     VOLUME_CLAIMS,
     MissingObject,
 )
+from kai_py.snapshot.nodes import NodeColumns
+from kai_py.snapshot.shape import ClaimUse, Shape
+from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_access import closed_queue
 
 KINDS = {

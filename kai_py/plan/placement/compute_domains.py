@@ -30,10 +30,10 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.node_filters import matches_selector
 from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.pod_claims import POD_GROUPS
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.claims import POD_GROUPS
-from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
+from kai_py.snapshot.topology import NO_DOMAIN, TopologyLevel
 
 CLIQUE = "nvidia.com/gpu.clique"
 MAX_CLIQUES_TO_TRY = 64

@@ -25,7 +25,7 @@ from kai_py.policy.pod_rules import DomainCounts
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.topology import NO_DOMAIN
+from kai_py.snapshot.topology import NO_DOMAIN
 
 MAX_SEARCH_PODS = 64
 MAX_SEARCH_STEPS = 256

@@ -21,7 +21,7 @@ from kai_py.policy.fit import StaticFit, requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.gpus import MEMORY_LABEL
+from kai_py.snapshot.shared_gpus import MEMORY_LABEL
 
 
 class ShortageCause(NamedTuple):

@@ -24,7 +24,7 @@ from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.topology import NO_DOMAIN, TopologyLevel
+from kai_py.snapshot.topology import NO_DOMAIN, TopologyLevel
 
 UNNAMED = frozenset({"", WHOLE, PODS})
 """Names of subgroups that no manifest contains, so messages leave them out."""

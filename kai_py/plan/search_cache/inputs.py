@@ -27,8 +27,8 @@ import numpy as np
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.min_runtime import within_min_runtime
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.shared_gpus import GpuSharing
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.gpus import GpuSharing
 
 ENTER_AS_FACTS = frozenset(
     {

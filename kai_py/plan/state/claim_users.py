@@ -21,8 +21,8 @@ from kai_py.api.references import ClaimRef
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Undo
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.pod_claims import POD_GROUPS
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.claims import POD_GROUPS
 
 NO_CONSUMERS: Set[str] = frozenset()
 

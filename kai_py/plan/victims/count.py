@@ -28,7 +28,7 @@ from kai_py.policy.fit import requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.topology import NO_DOMAIN
+from kai_py.snapshot.topology import NO_DOMAIN
 
 MANY_NODES = 16
 """From this many nodes on, counting in arrays is faster than one by one."""

@@ -24,7 +24,7 @@ from kai_py.plan.victims.eviction_cost import EvictionCost, EvictionCosts
 from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.resources import Ints
-from kai_py.snapshot.tables.topology import NO_DOMAIN
+from kai_py.snapshot.topology import NO_DOMAIN
 
 MAX_UNITS = 4096
 """Units that are considered for one gang."""

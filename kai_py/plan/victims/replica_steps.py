@@ -33,7 +33,7 @@ from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units
 from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
-from kai_py.snapshot.tables.topology import NO_DOMAIN
+from kai_py.snapshot.topology import NO_DOMAIN
 
 
 class ReplicaSteps:

@@ -25,7 +25,8 @@ from kai_py.api.gpu_share import (
 )
 from kai_py.api.records.core import Pod
 from kai_py.grouping.admitted import Terms, read_terms, resizable_requests
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.derived_pod import DerivedPod
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 GpuKeys = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Labels and annotations about GPUs."""

@@ -10,8 +10,9 @@ import msgspec
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.snapshot.dependencies import Dependencies
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.object_cache import ObjectCache
-from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 
 class ClaimOverlays(PodTable):

@@ -16,7 +16,7 @@ A change of a claim or pod costs O(consumers of the claim). A pod that is not kn
 distinguished from one that is gone: its claim counts as releasable until the pod is seen.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,10 +26,12 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef
 from kai_py.api.times import CLOCK_STEP
-from kai_py.snapshot.dependencies import GroupSchedulers
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.snapshot import ReleasableClaim
-from kai_py.snapshot.tables.claims import POD_GROUPS, GroupKey, group_claim_users, pod_group_of
+from kai_py.snapshot.pod_claims import POD_GROUPS, GroupKey, pod_group_of
+from kai_py.snapshot.tables.group_schedulers import GroupSchedulers
+
+ReleasableClaim = tuple[ClaimRef, str]
+"""A claim and the uid of a pod that has ended while the claim is still allocated for it."""
 
 KEPT_SECONDS = 60.0
 """Longer than from one cycle to the next; a cycle that comes later learns nothing of the pod."""
@@ -178,3 +180,18 @@ def _group_names(claim: object | None) -> frozenset[str]:
     """The PodGroups that the claim is reserved for."""
     users = claim.status.reserved_for if isinstance(claim, ResourceClaim) else ()
     return frozenset(user.name for user in users if user.resource == POD_GROUPS)
+
+
+def group_claim_users(
+    claims: Sequence[ClaimRef], gangs: Iterable[Gang]
+) -> Mapping[ClaimRef, frozenset[str]]:
+    """Pods on nodes, also terminating ones, that use ``claims`` of their groups; O(pods) if any."""
+    users: dict[ClaimRef, set[str]] = {ref: set() for ref in claims}
+    for gang in gangs if users else ():
+        for member in gang.members:
+            used = (
+                member.group_reservation.claims if member.group_reservation and member.node else ()
+            )
+            for ref in used:
+                users.setdefault(ref, set()).add(member.pod.uid)
+    return {ref: frozenset(users[ref]) for ref in claims}

@@ -24,11 +24,12 @@ import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE, MIG_PREFIX
 from kai_py.api.numbers import parse_int64
-from kai_py.snapshot.node_usage import NodeUsageState
+from kai_py.snapshot.derived_pod import DerivedPod
 from kai_py.snapshot.nodes import NodeColumns, at_codes
 from kai_py.snapshot.resources import Bools, Floats
-from kai_py.snapshot.tables.gpus import NOMINAL_MIB
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.shared_gpus import NOMINAL_MIB
+from kai_py.snapshot.tables.node_usage import NodeUsageState
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 STRATEGY = "nvidia.com/mig.strategy"
 CONFIGURATION = "nvidia.com/mig.config"

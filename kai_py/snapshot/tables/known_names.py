@@ -16,12 +16,10 @@ from kai_py.api.bounded import remember
 from kai_py.api.problems import is_misspelling
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.derived_pod import DerivedPod
+from kai_py.snapshot.missing_objects import STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
-TEMPLATES = "resourceclaimtemplates"
-CLAIMS = "resourceclaims"
-VOLUME_CLAIMS = "persistentvolumeclaims"
-STORAGE_CLASSES = "storageclasses"
 PENDING_PHASES = ("", "Pending")
 MAX_NAMES = 256
 """Names of schedulers that are remembered: tenants choose them."""
@@ -29,14 +27,6 @@ MAX_NAMES = 256
 Scope = tuple[str, str]
 """Collection and namespace ("" for kinds without one)."""
 NamesByScope = Mapping[Scope, frozenset[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class MissingObject:
-    """An object that a pod refers to and that was not found, and the collection of its kind."""
-
-    collection: str
-    name: str
 
 
 class KnownNames(PodTable):

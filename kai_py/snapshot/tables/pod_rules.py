@@ -19,6 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from kai_py.api.records.core import Pod
+from kai_py.snapshot.derived_pod import DerivedPod
 from kai_py.snapshot.pod_selection import DomainTerm, Labels, Selection, refused_terms, rules_of
 from kai_py.snapshot.selection_index import (
     ANY_POD,
@@ -29,7 +30,7 @@ from kai_py.snapshot.selection_index import (
     matches_base,
 )
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 
 class PodCounts(NamedTuple):

@@ -4,54 +4,14 @@ An ``ObjectTable`` follows watched objects, a ``PodTable`` the life of every pod
 both. A new feature of the snapshot is a table of its own, listed in ``registry``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Protocol
 
-from msgspec import Struct
-
-from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Pod
-from kai_py.api.records.resource import AllocationResult, ResourceClaim
-
-if TYPE_CHECKING:
-    from kai_py.snapshot.assumptions import PodPlacement
-    from kai_py.snapshot.node_usage import PodUsage
-    from kai_py.snapshot.parsed_pods import ParsedPod
+from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod
 
 Uids = Iterable[str]
 """Pods, by uid, that have to be derived again."""
-
-
-class AssumedBinding(Struct, frozen=True):
-    """A binding that is being written, with everything that goes with it.
-
-    ``claims``: new allocations by claim uid. ``gpus``: the shared GPUs of which the pod gets a
-    part. ``new_claim``: the claim that is created for its extended resources. ``volumes``: the
-    names of the PersistentVolumes that its claims get. ``node_amounts``: what its claims take of
-    the node beside its requests.
-    """
-
-    pod_uid: str
-    node: str
-    claims: Mapping[str, AllocationResult] = {}
-    gpus: tuple[SharedGpu, ...] = ()
-    new_claim: ResourceClaim | None = None
-    volumes: tuple[str, ...] = ()
-    node_amounts: Mapping[str, float] = {}
-
-
-class DerivedPod(Struct, frozen=True):
-    """A pod, what it and the objects that it names say, and where it is.
-
-    ``usage``: what it takes of its node, None without a node. ``gpus``: the shared GPUs of which
-    it has a part.
-    """
-
-    uid: str
-    parsed: "ParsedPod"
-    placement: "PodPlacement"
-    gpus: tuple[SharedGpu, ...]
-    usage: "PodUsage | None"
 
 
 class ObjectTable(Protocol):

@@ -15,8 +15,9 @@ from datetime import datetime
 
 from kai_py.api.records.core import Condition, ContainerStatus, ContainerWaiting, Pod
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.snapshot.tables.claims import created_claims
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.derived_pod import DerivedPod
+from kai_py.snapshot.pod_claims import created_claims
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 SETTLED_SECONDS = 60.0
 MAX_SHOWN = 256

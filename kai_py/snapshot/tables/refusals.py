@@ -10,10 +10,10 @@ cm/cpumanager, nodeshutdown, eviction).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kai_py.api.records.core import Pod
 from kai_py.api.times import backoff_seconds, happened_within, lies_ahead
+from kai_py.snapshot.pod_failures import NodeRefusal
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 REASONS = frozenset(
@@ -44,25 +44,6 @@ MAX_SHOWN = 64
 """Characters of a reason: the name of a resource may be long."""
 FIRST_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRefusal:
-    """``node`` refused pods of a gang ``count`` times, the last ``at``, and is left out ``until``.
-
-    Times in seconds since the epoch.
-    """
-
-    node: str
-    reason: str
-    count: int
-    at: float
-    until: float
-
-    @property
-    def seconds(self) -> float:
-        """For how long the node is left out."""
-        return self.until - self.at
 
 
 class Refusals(PodTable):

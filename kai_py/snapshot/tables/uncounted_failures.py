@@ -19,14 +19,13 @@ from kai_py.api.pod_phases import FAILED, SUCCEEDED
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
 from kai_py.api.times import happened_within
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.derived_pod import DerivedPod
+from kai_py.snapshot.pod_failures import FailedPods
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 LISTED_WITHIN = 60.0
 """Seconds in which the Job is seen to list a pod that failed."""
-
-FailedPods = tuple[tuple[str, frozenset[str]], ...]
-"""The uid of a Job, and the uids of pods of it, for each Job that has such pods."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Volumes: what those of a pod require, attachments and their limits, capacity, free volumes.
+"""Volumes of the cluster: attachments and their limits, capacity for new ones, available volumes.
 
 How many volumes of a driver a node can attach is in its CSINode (``allocatable.count``). A volume
 stays attached for a while after its pod has ended, and counts against the limit.
@@ -9,8 +9,8 @@ cluster and storage class. As in kube-scheduler, those without a capacity or a t
 An existing volume is available until it names a claim, or until a claim is about to be written.
 """
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from kai_py.api.quantity import QuantityError
@@ -22,74 +22,10 @@ from kai_py.api.records.storage import (
     VolumeAttachment,
 )
 from kai_py.api.selectors import label_selector_matches
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.resources import amount
-from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A volume that a driver attaches to the node; ``volume`` is "" for one of the pod's own.
-
-    Volumes that only one pod uses are alike for all pods of a shape.
-    """
-
-    driver: str
-    volume: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """A disk that a pod mounts without a claim: the kind of its source, and a name that it has."""
-
-    source: str
-    name: str
-    read_only: bool = False
-
-    def conflicts_with_any(self, mounted: Container["Disk"]) -> bool:
-        """Whether it may not be mounted beside these on one node."""
-        writable = replace(self, read_only=False)
-        return writable in mounted or (
-            not self.read_only and replace(self, read_only=True) in mounted
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeRequest:
-    """What an unbound claim requires of an existing volume; ``size`` in bytes."""
-
-    storage_class: str
-    size: float
-    access_modes: tuple[str, ...] = ()
-    volume_mode: str = "Filesystem"
-    selector: LabelSelector | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeToProvision:
-    """A volume of ``size`` bytes to be provisioned by a driver that reports its capacity."""
-
-    storage_class: str
-    size: float
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeRequirements:
-    """What the volumes of a pod require of a node, beside the nodes that reach them.
-
-    ``disks``: those that other pods of the node may not mount, or may only read.
-    ``exclusive_claims``: by namespace/name, those that only one pod at a time may use.
-    ``volume_requests``: of unbound claims for existing volumes, the smallest first.
-    ``to_provision``: for other unbound claims, as far as their drivers report capacity.
-    """
-
-    attachments: tuple[Attachment, ...] = ()
-    exclusive_claims: tuple[str, ...] = ()
-    volume_requests: tuple[VolumeRequest, ...] = ()
-    to_provision: tuple[VolumeToProvision, ...] = ()
-    disks: tuple[Disk, ...] = ()
-
-
-NO_VOLUME_REQUIREMENTS = VolumeRequirements()
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
+from kai_py.snapshot.volume_requirements import Attachment, VolumeRequest
 
 
 class AttachLimits:

@@ -15,7 +15,7 @@ from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI, NATIVE
-from kai_py.snapshot.snapshot import NominatedNode
+from kai_py.snapshot.tables.assumptions import NominatedNode
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
 from tests.support.records import replace

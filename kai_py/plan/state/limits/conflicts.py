@@ -17,7 +17,7 @@ from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import HostPort, Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.volumes import Disk
+from kai_py.snapshot.volume_requirements import Disk
 
 Item = TypeVar("Item")
 

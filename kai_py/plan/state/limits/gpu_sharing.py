@@ -26,7 +26,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Floats, Ints
-from kai_py.snapshot.tables.gpus import GpuSharing
+from kai_py.snapshot.shared_gpus import GpuSharing
 
 TOLERANCE_MIB = 1e-6
 """Rounding errors of sums of portions are below this, and every request is above it."""

@@ -16,10 +16,11 @@ from kai_py.plan.state.limits.base import ReplicaCache
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.numa import free_after_end, free_after_start, replicas_by_zones, subtract
 from kai_py.snapshot.gangs import Member
+from kai_py.snapshot.numa_alignment import Alignment
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.numa import Alignment, AmountsByZone, NumaNode
+from kai_py.snapshot.tables.numa import AmountsByZone, NumaNode
 
 
 @dataclass(slots=True)

@@ -41,12 +41,8 @@ from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.volumes import (
-    Attachment,
-    AvailableVolume,
-    VolumeRequest,
-    VolumeToProvision,
-)
+from kai_py.snapshot.tables.volumes import AvailableVolume
+from kai_py.snapshot.volume_requirements import Attachment, VolumeRequest, VolumeToProvision
 
 
 class StorageCapacity:

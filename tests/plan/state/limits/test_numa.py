@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import Container, ResourceRequirements
 from kai_py.api.records.node import NodeResourceTopology, TopologyAttribute, Zone, ZoneResource
-from kai_py.snapshot.tables.numa import OBSERVED_ZONES_KEY
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
+from kai_py.snapshot.numa_alignment import OBSERVED_ZONES_KEY
 from tests.support.scenario import ObjectMeta, cluster, evicted, node, placed, pod, queue
 
 

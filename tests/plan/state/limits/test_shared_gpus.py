@@ -13,7 +13,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.gpu_sharing import SharedGpus
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.shape import Shape
-from kai_py.snapshot.tables.gpus import GpuSharing
+from kai_py.snapshot.shared_gpus import GpuSharing
 from tests.support.examples import examples
 
 MIB = 100.0

@@ -9,7 +9,7 @@ from kai_py.api.records.storage import (
     CSIStorageCapacity,
     VolumeResourceRequirements,
 )
-from kai_py.snapshot.tables.pod_table import AssumedBinding
+from kai_py.snapshot.derived_pod import AssumedBinding
 from tests.plan.state.limits.volumes import (
     DISK,
     disks,

@@ -11,7 +11,7 @@ of the group, and then in that of every pod.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
@@ -20,9 +20,9 @@ from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import MAX_RESERVED_FOR, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef
-from kai_py.snapshot.gangs import Gang, GroupReservation
+from kai_py.snapshot.gangs import GroupReservation
+from kai_py.snapshot.missing_objects import CLAIMS, TEMPLATES, MissingObject
 from kai_py.snapshot.shape import ClaimUse
-from kai_py.snapshot.tables.known_names import CLAIMS, TEMPLATES, MissingObject
 
 POD_GROUPS = "podgroups"
 
@@ -77,21 +77,6 @@ def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
         entries=convert_record(entries, tuple[PodResourceClaim, ...]),
         claim_names={each.name: each.resource_claim_name for each in statuses},
     )
-
-
-def group_claim_users(
-    claims: Sequence[ClaimRef], gangs: Iterable[Gang]
-) -> Mapping[ClaimRef, frozenset[str]]:
-    """Pods on nodes, also terminating ones, that use ``claims`` of their groups; O(pods) if any."""
-    users: dict[ClaimRef, set[str]] = {ref: set() for ref in claims}
-    for gang in gangs if users else ():
-        for member in gang.members:
-            used = (
-                member.group_reservation.claims if member.group_reservation and member.node else ()
-            )
-            for ref in used:
-                users.setdefault(ref, set()).add(member.pod.uid)
-    return {ref: frozenset(users[ref]) for ref in claims}
 
 
 ClaimLookup = Callable[[str, str], ResourceClaim | None]

@@ -10,23 +10,22 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from msgspec import Struct
 
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.node_departures import BUILT_IN, Departure, DepartureSignals
 from kai_py.api.records.node import Node
+from kai_py.snapshot.derived_pod import DerivedPod, PodUsage
 from kai_py.snapshot.nodes import NodeColumns, is_ready, node_columns, with_node
 from kai_py.snapshot.resources import Floats, ResourceIndex
 from kai_py.snapshot.shape import HostPort
-from kai_py.snapshot.tables.gpus import (
+from kai_py.snapshot.shared_gpus import (
     GpuSharing,
     SharedGpuTable,
-    SharedGpuUsage,
     with_shared_gpus,
     without_exposed_gpus,
 )
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
-from kai_py.snapshot.tables.volumes import Attachment, Disk
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
+from kai_py.snapshot.volume_requirements import Attachment, Disk
 
 Item = TypeVar("Item")
 InUse = tuple[tuple[Item, bool], ...]
@@ -39,30 +38,6 @@ NodeItems = tuple[
     InUse[str],
 ]
 """Host ports, disks and volumes by node row, and volume claims that only one pod may use."""
-
-
-class PodUsage(Struct, frozen=True):
-    """What one pod occupies on one node.
-
-    ``requests``: amounts in row units. ``legacy_mig``: it has MIG devices that it does not request,
-    so that it is unknown which. ``attachments``: volumes on the node. ``exclusive``: volume claims
-    that no other pod may use. ``disks``: those mounted without a claim.
-    """
-
-    node: str
-    requests: Mapping[str, float]
-    host_ports: tuple[HostPort, ...] = ()
-    releasing: bool = False
-    shared_gpus: SharedGpuUsage | None = None
-    legacy_mig: bool = False
-    attachments: tuple[Attachment, ...] = ()
-    exclusive: tuple[str, ...] = ()
-    disks: tuple[Disk, ...] = ()
-
-    @property
-    def has_items(self) -> bool:
-        """Whether it occupies anything that is not an amount."""
-        return bool(self.host_ports or self.attachments or self.exclusive or self.disks)
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,31 @@
 """All tables of the snapshot: the one place where a table is created, listed and read out.
 
-A feature is added by a table in this package, an entry in ``pod_tables`` or ``object_tables`` (or
+A feature is added by a table in ``tables``, an entry in ``pod_tables`` or ``object_tables`` (or
 both), and its field in ``snapshot``. The order of the entries is of no importance.
 """
 
 from collections.abc import Callable
 
 from kai_py.api.records.core import Pod
-from kai_py.snapshot.assumptions import Assumptions, StuckTerminations
 from kai_py.snapshot.charges import PodCharges
-from kai_py.snapshot.dependencies import (
-    Dependencies,
-    GroupSchedulers,
-    ReadableKinds,
-    RecordingOwners,
-)
+from kai_py.snapshot.dependencies import Dependencies, ReadableKinds, RecordingOwners
+from kai_py.snapshot.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.gang_table import GangTable
-from kai_py.snapshot.node_usage import NodeUsageState, NodeUsageTable
 from kai_py.snapshot.object_cache import ObjectCache
 from kai_py.snapshot.parsed_pods import Identify, ParsedPods
+from kai_py.snapshot.pod_claims import POD_GROUPS
 from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.settings import DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.admissions import Admissions
+from kai_py.snapshot.tables.assumptions import Assumptions, StuckTerminations
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
 from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
-from kai_py.snapshot.tables.claims import POD_GROUPS
 from kai_py.snapshot.tables.ended_pods import Completions, ReleasableClaims
-from kai_py.snapshot.tables.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
+from kai_py.snapshot.tables.group_schedulers import GroupSchedulers
 from kai_py.snapshot.tables.known_names import KnownNames, MisnamedSchedulers
+from kai_py.snapshot.tables.node_usage import NodeUsageState, NodeUsageTable
 from kai_py.snapshot.tables.numa import NumaReports
 from kai_py.snapshot.tables.pod_rules import PodRuleTable
 from kai_py.snapshot.tables.pod_table import ObjectTables, PodTables
@@ -37,7 +33,6 @@ from kai_py.snapshot.tables.queue_access import QueueAccess
 from kai_py.snapshot.tables.queues import QueueInfo, QueueInfos
 from kai_py.snapshot.tables.readiness import StartingPods, UnhealthyPods
 from kai_py.snapshot.tables.refusals import Refusals
-from kai_py.snapshot.tables.topology import Topologies
 from kai_py.snapshot.tables.uncounted_failures import UncountedFailures
 from kai_py.snapshot.tables.volumes import (
     AttachLimits,
@@ -45,6 +40,7 @@ from kai_py.snapshot.tables.volumes import (
     StorageCapacities,
     VolumeAttachments,
 )
+from kai_py.snapshot.topology import Topologies
 
 
 class SnapshotTables:
@@ -89,7 +85,7 @@ class SnapshotTables:
             devices,
             self.gpu_memory,
             dependencies,
-            lambda: RecordingOwners(objects, pods, owner_kinds, schedulers),
+            lambda: RecordingOwners(objects, pods, owner_kinds, schedulers.of),
         )
         self.releasable_claims = ReleasableClaims(
             schedulers,

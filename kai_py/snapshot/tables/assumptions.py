@@ -7,35 +7,27 @@ assumed in ``tables.claim_overlays`` and ``tables.volumes``.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.times import lies_ahead
-from kai_py.snapshot.snapshot import NominatedNode
-from kai_py.snapshot.tables.pod_table import AssumedBinding, PodTable, Uids
+from kai_py.snapshot.derived_pod import AssumedBinding, PodPlacement
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
+
+if TYPE_CHECKING:
+    from kai_py.api.gpu_share import SharedGpu
 
 
-class PodPlacement(Struct, frozen=True):
-    """Where a pod is: as the API has it, and as what is being written will make it.
-
-    ``node`` is "" while there is none, ``nominated`` the node that is reserved for it or "".
-    ``gpus``: the shared GPUs of which it is being given a part. ``gets_claim``: a claim is being
-    made for it. ``node_amounts``: what its claims take of the node, while that is being written.
-    ``lingering``, ``overdue``: as in ``Member``.
-    """
+@dataclass(frozen=True)
+class NominatedNode:
+    """A node that is reserved for a pod until ``expires`` (seconds since the epoch)."""
 
     node: str
-    nominated: str = ""
-    terminating: bool = False
-    gpus: tuple[SharedGpu, ...] = ()
-    stuck_terminating: bool = False
-    gets_claim: bool = False
-    lingering: bool = False
-    overdue: bool = False
-    node_amounts: Mapping[str, float] = {}
+    expires: float
 
 
 LONGEST_BACKOFF = 600.0

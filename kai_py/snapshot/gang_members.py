@@ -14,17 +14,17 @@ from kai_py.api.references import PodRef
 from kai_py.api.times import parse_time
 from kai_py.grouping.gang import GangSpec
 from kai_py.snapshot.accounting import GPU, Accounting
-from kai_py.snapshot.assumptions import PodPlacement
 from kai_py.snapshot.charges import PodCharges
+from kai_py.snapshot.derived_pod import DerivedPod, PodPlacement
 from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.gangs import JoinedClaim, Member, PodState
+from kai_py.snapshot.numa_alignment import observed_zones
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.pod_usage import claimed_by
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.snapshot import IgnoredMarkers
 from kai_py.snapshot.tables.admissions import Admissions
-from kai_py.snapshot.tables.numa import observed_zones
-from kai_py.snapshot.tables.pod_table import DerivedPod, PodTable, Uids
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 
 class GangMembers(PodTable):
