@@ -18,7 +18,7 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.unstructured import Unstructured, unstructured_decoder
 from kai_py.config import BudgetsConfig, Configuration, ConfigurationError
-from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.grouping import KaiGrouping
 from kai_py.dialects.kai.priority import KindDefaults
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.dialects.kai.workloads import KaiQueueNaming

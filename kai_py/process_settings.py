@@ -2,7 +2,7 @@
 
 from kai_py.api.gpu_reservation import ReservationTemplate
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
-from kai_py.commit.gpus.reservations import GpuDelivery
+from kai_py.commit.gpu_reservations import GpuDelivery
 from kai_py.commit.settings import CommitSettings
 from kai_py.config import Configuration, GpuIsolation, GpuSharingConfig
 from kai_py.watch.client import Client

@@ -23,7 +23,7 @@ from kai_py.cel.parse import load_grammar
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.executor import Executor
-from kai_py.commit.gpus.reservations import SharedGpuGroups
+from kai_py.commit.gpu_reservations import SharedGpuGroups
 from kai_py.config import Configuration
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind

@@ -29,7 +29,7 @@ from kai_py.commit.eviction import (
     suspend_job,
     write_eviction_reason,
 )
-from kai_py.commit.gpus.reservations import GpuReservations
+from kai_py.commit.gpu_reservations import GpuReservations
 from kai_py.commit.pod_state import ReadState, read_pod_state
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.commit.settings import CommitSettings

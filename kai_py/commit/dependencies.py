@@ -15,7 +15,7 @@ from kai_py.commit.assume_cache import AssumeCache
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import ClaimingGroups
 from kai_py.commit.events import queue_reference
-from kai_py.commit.gpus.reservations import SharedGpuGroups
+from kai_py.commit.gpu_reservations import SharedGpuGroups
 from kai_py.commit.settings import CommitSettings
 from kai_py.grouping.gang import Owner
 from kai_py.observe.failures import Failures

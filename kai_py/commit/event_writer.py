@@ -29,7 +29,15 @@ Annotations of an event say the same for programs: the gang, its queue, the acti
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from kai_py.api.queue import GROUP, QUEUE_NAME_KEY
+from kai_py.api.event_annotations import (
+    ACTION,
+    GANG,
+    NODE,
+    PREEMPTOR,
+    PREEMPTOR_QUEUE,
+    QUEUE,
+    STAGE,
+)
 from kai_py.api.queue_status import READY
 from kai_py.api.records.kai import POD_GROUP_API_VERSION
 from kai_py.api.references import ClaimRef, PodRef
@@ -51,18 +59,6 @@ from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import CapacityHold, CheckpointRequest, GangAtRisk, ObjectProblem
 from kai_py.plan.plan import Eviction, GangPlacement, Plan, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
-
-GANG = f"{GROUP}/gang"
-QUEUE = QUEUE_NAME_KEY
-ACTION = f"{GROUP}/action"
-"""The action of the cycle: allocate, reclaim, preempt, …"""
-NODE = f"{GROUP}/node"
-STAGE = f"{GROUP}/stage"
-"""The stage that stops a gang."""
-PREEMPTOR = f"{GROUP}/preemptor"
-"""The gang for which pods are evicted."""
-PREEMPTOR_QUEUE = f"{GROUP}/preemptor-queue"
-
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 

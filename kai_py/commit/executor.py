@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.commit.committer import Committer
 from kai_py.commit.dependencies import ExecutorDependencies, Lookups
 from kai_py.commit.eviction import ForcedEvictions
-from kai_py.commit.gpus.reservations import GpuReservations
+from kai_py.commit.gpu_reservations import GpuReservations
 from kai_py.commit.maintenance import Maintenance
 from kai_py.commit.reports import NamedTask, PlanReports
+from kai_py.commit.upkeep.device_conflicts import DeviceConflictResolver
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot

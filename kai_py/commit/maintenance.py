@@ -19,16 +19,16 @@ from kai_py.commit.claims.recovery import (
     find_leftover_claims,
     planned_pods,
 )
-from kai_py.commit.claims.repair import DamagedPod, PodRepair, RepairPasses, find_damaged_pods
 from kai_py.commit.committer import Committer
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import ForcedEvictions, find_long_graces, shorten_grace
-from kai_py.commit.gpus.reservations import GpuReservations
-from kai_py.commit.gpus.upkeep import GpuUpkeep
+from kai_py.commit.gpu_reservations import GpuReservations
 from kai_py.commit.pod_state import fence_pod
 from kai_py.commit.reports import NamedTask
 from kai_py.commit.retry import ObjectBackoff
+from kai_py.commit.upkeep.lost_devices import DamagedPod, PodRepair, RepairPasses, find_damaged_pods
+from kai_py.commit.upkeep.reservation_pods import GpuUpkeep
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.records.core import ObjectMeta
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
-from kai_py.commit.gpus.reservations import GpuDelivery
+from kai_py.commit.gpu_reservations import GpuDelivery
 from kai_py.commit.retry import RetryPolicy
 from kai_py.config import DoubleAllocationPolicy
 

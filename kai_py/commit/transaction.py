@@ -12,8 +12,9 @@
 
 Nothing is bound before 0 to 5 hold for the whole gang. Up to there any failure releases every
 claim, and deletes those that were created; reservation pods that are left over are deleted by
-``kai_py.commit.gpus.upkeep``. From 6 on a pod that can't be bound (deleted meanwhile, refused) does
-not fail the others: its claims are released, and the next cycle completes the gang or evicts it.
+``commit.upkeep.reservation_pods``. From 6 on a pod that can't be bound (deleted meanwhile, refused)
+does not fail the others: its claims are released, and the next cycle completes the gang or evicts
+it.
 
 Claims are released only for pods that a read, made after the decision to release, proves to be on
 no node, and that no binding under way can put on one (``kai_py.commit.pod_state``). In the same way
@@ -67,7 +68,7 @@ from kai_py.commit.claims.reconcile import (
     reconcile_claim,
     release_claim,
 )
-from kai_py.commit.gpus.reservations import GpuReservationError, GpuReservations
+from kai_py.commit.gpu_reservations import GpuReservationError, GpuReservations
 from kai_py.commit.pod_state import fence_group, fence_until_known
 from kai_py.commit.settings import CommitSettings
 from kai_py.plan.plan import GangPlacement, Placement

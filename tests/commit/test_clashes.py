@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from kai_py.api.references import PodRef
-from kai_py.commit.claims.device_conflicts import DeviceConflictResolver
 from kai_py.commit.retry import RetryPolicy
+from kai_py.commit.upkeep.device_conflicts import DeviceConflictResolver
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.embedded.resources import CLAIMS, PODS
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, Fresh, device, refuse

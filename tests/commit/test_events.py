@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from kai_py.api.event_annotations import PREEMPTOR
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.workload_names import queue_list
 from kai_py.commit import events
 from kai_py.commit.binding import BindingOutcome, BindingResult
-from kai_py.commit.event_writer import PREEMPTOR, EventWriter
+from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import Event, EventRecorder, EventType, TokenBucket
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
 from kai_py.commit.namespace_texts import NamespaceTexts

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kai_py.commit import events
 from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.executor import Executor
-from kai_py.commit.gpus.reservations import SharedGpuGroups
+from kai_py.commit.gpu_reservations import SharedGpuGroups
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
 from kai_py.watch.client import Client

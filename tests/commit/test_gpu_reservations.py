@@ -16,8 +16,8 @@ from kai_py.api.gpu_reservation import (
 )
 from kai_py.api.gpu_share import RESERVATION, GpuShare, SharedGpu
 from kai_py.api.references import PodRef
-from kai_py.commit.gpus.reservations import GpuDelivery, GpuReservations, SharedGpuGroups
-from kai_py.commit.gpus.upkeep import GpuUpkeep
+from kai_py.commit.gpu_reservations import GpuDelivery, GpuReservations, SharedGpuGroups
+from kai_py.commit.upkeep.reservation_pods import GpuUpkeep
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import NAMESPACES, PODS
 from kai_py.plan.plan import Placement

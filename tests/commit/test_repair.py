@@ -5,12 +5,7 @@ import pytest
 
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.claims.recovery import LeftoverTracker, find_leftover_claims
-from kai_py.commit.claims.repair import (
-    DamagedPod,
-    PodRepair,
-    RepairPasses,
-    find_damaged_pods,
-)
+from kai_py.commit.upkeep.lost_devices import DamagedPod, PodRepair, RepairPasses, find_damaged_pods
 from kai_py.embedded.resources import CLAIMS, PODS
 from kai_py.grouping.gang import FailureLimit, Owner
 from tests.commit.cluster import JOB, NAMESPACE, SCHEDULER, Cluster, device, first, refuse

@@ -15,7 +15,7 @@ import pytest
 from kai_py.api.records.core import PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import unstructured
-from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Subgroup

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from kai_py.api import event_annotations
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.references import PodRef
-from kai_py.commit import event_writer
 from kai_py.commit.binding import BindingOutcome, BindingResult
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import event_body
@@ -125,7 +125,7 @@ def test_events_of_others_tell_nothing():
 
 def test_events_of_a_namespace_tell_nothing_of_gangs_in_others():
     def forged(namespace):
-        annotations = {event_writer.GANG: "vision/Job/train"}
+        annotations = {event_annotations.GANG: "vision/Job/train"}
         metadata = ObjectMeta(namespace=namespace, annotations=annotations)
         subject = InvolvedObject("Pod", "vision", "worker")
         return ClusterEvent(metadata=metadata, involved_object=subject, reason="Preempted")

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from kai_py.api.choices import Subject
+from kai_py.api.event_annotations import GANG, QUEUE
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Taint
 from kai_py.api.times import format_time
 from kai_py.cli.explanation_text import described
-from kai_py.commit.event_writer import GANG, QUEUE
 from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, InvolvedObject
 from kai_py.observe.explanation import Explainer

@@ -21,7 +21,7 @@ from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, is_gone, preconditions
 from kai_py.commit.claims.exact_writes import ClaimPatch, removing_finalizer, send_patch
 from kai_py.commit.claims.reconcile import ClaimFailure
-from kai_py.commit.gpus.reservations import has_shared_gpus, remove_shared_gpus
+from kai_py.commit.gpu_reservations import has_shared_gpus, remove_shared_gpus
 from kai_py.commit.pod_state import fence_pod
 from kai_py.commit.retry import retry_transient
 from kai_py.plan.plan import ClaimToCreate, Placement

@@ -11,7 +11,7 @@ from kai_py.api.problems import FieldPath
 from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import unstructured
-from kai_py.dialects.kai.grouping import KaiGrouping
+from kai_py.dialects.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.rule_table import shipped_table

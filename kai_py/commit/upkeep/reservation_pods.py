@@ -27,11 +27,11 @@ from kai_py.api.gpu_reservation import (
 )
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
-from kai_py.commit.claims.repair import RepairOutcome
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import EvictionOutcome, ForcedEvictions
-from kai_py.commit.gpus.reservations import GpuReservations, SharedGpuGroups
+from kai_py.commit.gpu_reservations import GpuReservations, SharedGpuGroups
 from kai_py.commit.pod_state import ReadState, read_pod_state
+from kai_py.commit.upkeep.lost_devices import RepairOutcome
 
 log = logging.getLogger(__name__)
 FOREIGN_GRACE = 120.0
