@@ -3,8 +3,8 @@
 from typing import Any
 
 from kai_py.api.records.core import Condition, ObjectMeta
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node, NodeStatus
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import DeviceClass, ResourceClaim, ResourceSlice
 
 DRIVER = "gpu.nvidia.com"

@@ -17,7 +17,7 @@ from benchmarks.dra.objects import DRIVER, gpu_class, gpu_slice, nodes
 from benchmarks.row import Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import ObjectMeta, Pod, PodStatus
-from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import DeviceRequest, ResourceClaim, ResourceClaimStatus
 
 ALTERNATIVES = {

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kai_py.api.records.core import Pod, PodResourceClaimStatus
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.api.records.unstructured import Unstructured

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.policy import LimitRange, RuntimeClass
+from kai_py.api.records.record import record_decoder
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import Identity, Json

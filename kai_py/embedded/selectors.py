@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from kai_py.api.records.core import LabelSelector, SelectorRequirement
-from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import convert_record
 from kai_py.api.selectors import label_selector_matches
 from kai_py.embedded.documents import Json, lookup
 from kai_py.embedded.errors import bad_request

@@ -12,7 +12,7 @@ import msgspec
 
 from kai_py.api.numbers import NumberError, parse_count, parse_int64
 from kai_py.api.records.core import ObjectMeta, Pod
-from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.owner_chain import OwnerLink, Owners

@@ -21,8 +21,8 @@ import msgspec
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.api.numbers import shortened
 from kai_py.api.queue import API_VERSION, InvalidQueueError, read_queue
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import QUEUE_API_VERSION, KaiQueue, KaiQueueSpec
+from kai_py.api.records.record import convert_record
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import clone
 from kai_py.embedded.errors import RequestError

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, PodSpec
-from kai_py.api.records.decoding import record_decoder
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, record_decoder
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.documents import with_typed_nulls
 from kai_py.embedded.errors import RequestError

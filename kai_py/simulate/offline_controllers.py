@@ -24,8 +24,7 @@ from kai_py.api.gpu_reservation import reserved_group
 from kai_py.api.pod_phases import is_finished as has_finished
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
-from kai_py.api.records.decoding import convert_record
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, convert_record
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
     PersistentVolume,

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.partial import unreadable_fields
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import MAX_RESERVED_FOR, ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef, GroupRef

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kai_py.api.records.core import PartialObjectMetadata
-from kai_py.api.records.decoding import record_decoder
+from kai_py.api.records.record import record_decoder
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, Malformed

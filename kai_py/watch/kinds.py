@@ -13,14 +13,13 @@ import msgspec
 
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
-from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.interning import interned
 from kai_py.api.records.job import Job, job_decoder
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue, KaiTopology
 from kai_py.api.records.node import GROUP as NODE_TOPOLOGY_GROUP
 from kai_py.api.records.node import Node, NodeResourceTopology
 from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, record_decoder
 from kai_py.api.records.resource import (
     DeviceClass,
     ResourceClaim,

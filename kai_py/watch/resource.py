@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.interning import interned
+from kai_py.api.records.record import record_decoder
 from kai_py.watch.errors import InvalidName
 
 

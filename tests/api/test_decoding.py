@@ -9,8 +9,7 @@ from msgspec import inspect
 
 import kai_py
 from kai_py.api.records.core import Pod
-from kai_py.api.records.decoding import convert_record, record_decoder
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, convert_record, record_decoder
 from kai_py.api.records.storage import CSINode
 from kai_py.watch.kinds import QUEUES, WATCHED
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.partial import (
     MAX_UNREADABLE,
     has_unreadable_requests,
     read_partly,
     unreadable_fields,
 )
+from kai_py.api.records.record import record_decoder
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import decoder
 from kai_py.api.records.unstructured import unstructured

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kai_py.api.crd import crds
-from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource_admin import ResourcePoolStatusRequest
 from kai_py.cli import devices
 from kai_py.cli.devices import latest_reports, report_cells

@@ -4,8 +4,8 @@ import pytest
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, ObjectMeta, SelectorRequirement
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import Node
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import (
     AllocationResult,
     CELDeviceSelector,

@@ -7,7 +7,7 @@ import pytest
 
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
-from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
 from kai_py.dra.cluster_devices import ClusterDevices

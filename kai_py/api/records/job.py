@@ -11,8 +11,7 @@ import msgspec
 from kai_py.api.numbers import parse_int64
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import ObjectMeta, PodSpec
-from kai_py.api.records.decoding import record_decoder
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, record_decoder
 
 
 class GangPolicy(Record, frozen=True):

@@ -12,8 +12,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from kai_py.api.records.core import NodeSelector, ObjectMeta
-from kai_py.api.records.decoding import record_decoder
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, record_decoder
 from kai_py.api.records.resource import (
     AllocationResult,
     CounterSet,

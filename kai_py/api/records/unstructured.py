@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
-from kai_py.api.records.decoding import record_decoder
 from kai_py.api.records.job import Job
-from kai_py.api.records.record import Record
+from kai_py.api.records.record import Record, record_decoder
 
 EACH = "*"
 Trie = dict[str, "Trie"]

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiQueue, KaiSubGroup
+from kai_py.api.records.record import convert_record
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
 from kai_py.dialects.kai.pod_groups import problems_of

@@ -9,8 +9,8 @@ Source: pkg/controller/devicetainteviction of k8s.io/kubernetes.
 
 from collections.abc import Iterable, Sequence
 
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.node import covers
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import DeviceTaint, DeviceToleration
 from kai_py.api.times import format_time
 from kai_py.dra.taints import NO_EXECUTE

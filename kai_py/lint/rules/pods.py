@@ -11,7 +11,7 @@ from kai_py.api.manifests import LineMapping, LineSequence
 from kai_py.api.problems import FieldPath, closest_match
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.core import Pod
-from kai_py.api.records.decoding import convert_record
+from kai_py.api.records.record import convert_record
 from kai_py.embedded.kinds.amounts import STANDARD, is_of_containers
 from kai_py.lint.manifest import (
     Finding,

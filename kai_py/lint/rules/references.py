@@ -12,8 +12,8 @@ from functools import partial
 from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath
 from kai_py.api.records.core import Pod
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.kai import KaiPodGroup
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.unstructured import unstructured
 from kai_py.dialects.kai.pod_groups import POD_GROUP_COLLECTION
 from kai_py.grouping.owner_chain import KnownOwners

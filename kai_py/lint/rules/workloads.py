@@ -8,8 +8,8 @@ from functools import cache
 
 from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath
-from kai_py.api.records.decoding import convert_record
 from kai_py.api.records.job import Job
+from kai_py.api.records.record import convert_record
 from kai_py.api.records.unstructured import unstructured
 from kai_py.dialects.grouping import KaiGrouping
 from kai_py.dialects.kai.workloads import KaiQueueNaming
