@@ -5,8 +5,6 @@ from kai_py.audit.claims import (
     reservations_without_pods,
     reservations_without_use,
 )
-from kai_py.audit.devices import devices_used_twice
-from kai_py.audit.exclusive_use import host_ports_used_twice, volumes_used_twice
 from kai_py.audit.finding import AuditedCluster, AuditFinding
 from kai_py.audit.gangs import gangs_below_min_member, queues_over_max
 from kai_py.audit.nodes import (
@@ -14,6 +12,7 @@ from kai_py.audit.nodes import (
     pods_without_nodes,
     shared_gpus_reserved,
 )
+from kai_py.audit.used_twice import devices_used_twice, host_ports_used_twice, volumes_used_twice
 
 RULES = (
     pods_without_claims,

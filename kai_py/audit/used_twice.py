@@ -1,10 +1,17 @@
-"""Devices that are allocated twice, and capacity or counters beyond what there is.
+"""What is used twice: devices and what they are made of, host ports of a node, and volume claims.
 
 The API server compares no claim with another. A device belongs to one claim, or to any number of
 shares of a device that allows them as long as their capacity is enough; results with admin access
 take nothing. Partitions exclude each other by the counters that they draw from a common set.
 Capacity and counters are checked for pools whose slices are complete: while a driver publishes them
 again nothing can be said. Sources: KEP-4381, KEP-4815, KEP-5075.
+
+The kubelet refuses a pod whose host port another pod of its node uses. Addresses conflict as the
+scheduler has it: if they are equal, or one of them means all. O(pods and their ports).
+
+A PersistentVolumeClaim with the access mode ReadWriteOncePod is for one pod in the whole cluster. A
+second pod on the same node does not start, and one on another node may write to the same volume.
+Source: KEP-2485.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +19,22 @@ from dataclasses import dataclass, field
 
 from kai_py.api.phrases import first_of
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
-from kai_py.audit.finding import AuditedCluster, AuditFinding, FindingKind, Steps, name_of
+from kai_py.api.records.storage import READ_WRITE_ONCE_POD
+from kai_py.audit.finding import (
+    AuditedCluster,
+    AuditFinding,
+    FindingKind,
+    Steps,
+    bound_since,
+    is_unfinished,
+    name_of,
+)
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import CounterID, DeviceRow, ParsedSlice
+from kai_py.snapshot.pod_volumes import volume_claim_name
+from kai_py.snapshot.shape import host_ports
 
 
 @dataclass(slots=True)
@@ -169,3 +188,72 @@ def _rows_of(
     return {
         row.id.device: row for parsed in slices for row in parsed.rows if row.id.device in devices
     }
+
+
+_Users = dict[str, dict[str, None]]
+"""The pods that use a port, by address; the empty one means all addresses."""
+
+
+def host_ports_used_twice(cluster: AuditedCluster) -> Steps:
+    """Ports of nodes that several bound pods use at the same address."""
+    used: dict[tuple[str, str, int], _Users] = {}
+    for pod in cluster.pods:
+        ports = host_ports(pod)
+        if ports and is_unfinished(pod) and cluster.is_settled(bound_since(pod)):
+            name = name_of(pod.metadata.namespace, pod.metadata.name)
+            for address, protocol, port in ports:
+                users = used.setdefault((pod.spec.node_name, protocol, port), {})
+                users.setdefault(address, {})[name] = None
+        yield None
+    for (node, protocol, port), users in sorted(used.items()):
+        pods = _in_conflict(users)
+        yield _port_finding(node, f"{port}/{protocol}", pods) if pods else None
+
+
+def _in_conflict(users: _Users) -> list[str]:
+    """The pods, sorted, that use the port at an address where another pod does."""
+    everyone = {pod: None for pods in users.values() for pod in pods}
+    if "" in users:
+        return sorted(everyone) if len(everyone) > 1 else []
+    shared = {pod: None for pods in users.values() if len(pods) > 1 for pod in pods}
+    return sorted(shared)
+
+
+def _port_finding(node: str, port: str, pods: list[str]) -> AuditFinding:
+    return AuditFinding(
+        FindingKind.NODE_OVER_CAPACITY,
+        (f"Node {node}", f"Port {port}", *(f"Pod {pod}" for pod in pods)),
+        f"host port {port} of node {node} is used by {len(pods)} pods: {first_of(pods)}",
+    )
+
+
+def volumes_used_twice(cluster: AuditedCluster) -> Steps:
+    """ReadWriteOncePod claims that several bound pods use."""
+    users: dict[tuple[str, str], dict[str, None]] = {}
+    for claim in cluster.volume_claims:
+        if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            users[claim.metadata.namespace, claim.metadata.name] = {}
+        yield None
+    for pod in cluster.pods if users else ():
+        if pod.spec.volumes and is_unfinished(pod) and cluster.is_settled(bound_since(pod)):
+            _add(pod, users)
+        yield None
+    for (namespace, name), pods in sorted(users.items()):
+        yield _claim_finding(name_of(namespace, name), sorted(pods)) if len(pods) > 1 else None
+
+
+def _add(pod: Pod, users: dict[tuple[str, str], dict[str, None]]) -> None:
+    namespace = pod.metadata.namespace
+    for volume in pod.spec.volumes:
+        pods = users.get((namespace, volume_claim_name(pod, volume)))
+        if pods is not None:
+            pods[name_of(namespace, pod.metadata.name)] = None
+
+
+def _claim_finding(claim: str, pods: list[str]) -> AuditFinding:
+    return AuditFinding(
+        FindingKind.VOLUME_USED_TWICE,
+        (f"PersistentVolumeClaim {claim}", *(f"Pod {pod}" for pod in pods)),
+        f"volume claim {claim} is for one pod only (ReadWriteOncePod), but {len(pods)} pods use "
+        f"it: {first_of(pods)}",
+    )
