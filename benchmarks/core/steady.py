@@ -16,7 +16,7 @@ from benchmarks.core.problems import objects_of
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import ObjectMeta, Pod, PodStatus
-from kai_py.commit.assume_cache import assumed_binding
+from kai_py.commit.dependencies import assumed_binding
 from kai_py.plan.plan import Plan
 
 FINISHED = PodStatus(phase="Succeeded")

@@ -15,10 +15,10 @@ from kai_py.api.gpu_reservation import GpuGroup
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
-from kai_py.commit.assume_cache import AssumeCache, assumed_binding
 from kai_py.commit.binding import BindingOutcome, BindingResult, FindNode, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
+from kai_py.commit.dependencies import AssumeCache, assumed_binding
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
     NOT_EVICTED,

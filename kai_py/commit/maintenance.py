@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.commit.api_access import ApiAccess
-from kai_py.commit.assume_cache import AssumeCache
 from kai_py.commit.claims.recovery import (
     GroupOwnership,
     LeftoverTracker,
@@ -20,7 +19,7 @@ from kai_py.commit.claims.recovery import (
     planned_pods,
 )
 from kai_py.commit.committer import Committer
-from kai_py.commit.dependencies import ExecutorDependencies
+from kai_py.commit.dependencies import AssumeCache, ExecutorDependencies
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import ForcedEvictions, find_long_graces, shorten_grace
 from kai_py.commit.gpu_reservations import GpuReservations

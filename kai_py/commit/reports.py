@@ -1,17 +1,20 @@
 """Reports of a plan on objects: statuses of pods, queues and groups, events, requests for nodes.
 
-Alongside the cycles, each writer updates its objects to what the last plan says about them.
+Alongside the cycles, each writer updates its objects to what the last plan says about them, except
+about gangs that are just being created (``PendingReports``).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import replace
+
+from msgspec import structs
 
 from kai_py.commit.autoscalers import NodeProtector, ScaleUpTracker
 from kai_py.commit.dependencies import ExecutorDependencies, Lookups
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.events import EventRecorder, TokenBucket
 from kai_py.commit.namespace_texts import NamespaceTexts
-from kai_py.commit.pending_reports import PendingReports
 from kai_py.commit.pod_patches import CheckpointRequester, GateRemover
 from kai_py.commit.provisioner import Provisioner
 from kai_py.commit.retry import ObjectBackoff
@@ -20,7 +23,7 @@ from kai_py.commit.statuses.kai import KaiStatusWriter
 from kai_py.commit.statuses.kai_messages import with_kai_messages
 from kai_py.commit.statuses.pod import PodStatusWriter, pending_statuses
 from kai_py.commit.statuses.queue import QueueStatusWriter
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Plan, Stage, Unplaced
 from kai_py.plan.session.startups import GANGS_NOT_READY
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -172,3 +175,63 @@ class PlanReports:
         found = self._lookups.queue(name)
         reports = found is not None and self._dependencies.settings.reports_on(found.metadata)
         return found if reports else None
+
+
+BEING_CREATED = frozenset({Stage.BELOW_MIN_MEMBER, Stage.CLAIMS_NOT_READY})
+CREATED_WITHIN_SECONDS = 5.0
+
+
+class PendingReports:
+    """Leaves out gangs whose pods or claims have been missing for a moment only.
+
+    Controllers create the pods of a gang one after another, and others create their claims. What is
+    missing then is there a moment later, and a warning on every pod of every new gang would hide
+    those that matter. A gang that was reported with another reason, above all one that makes
+    autoscalers add nodes, is reported at once.
+
+    A message that changes while its stage stays, as counts do while pods are deleted one after
+    another, is reported at most once per interval.
+    """
+
+    def __init__(self, wake: Callable[[float], None], message_interval: float) -> None:
+        """``wake`` requests a cycle in that many seconds."""
+        self._wake = wake
+        self._message_interval = message_interval
+        self._since: dict[str, float] = {}
+        self._reported: dict[str, tuple[Unplaced, float]] = {}
+
+    def due(self, plan: Plan, now: float) -> Plan:
+        """``plan`` with the gangs to report; ``now`` in seconds of a monotonic clock."""
+        self._since = {
+            each.gang: self._since.get(each.gang, now)
+            for each in plan.unplaced
+            if each.stage in BEING_CREATED and each.gang not in self._reported
+        }
+        waits = {
+            gang: since + CREATED_WITHIN_SECONDS - now
+            for gang, since in self._since.items()
+            if since + CREATED_WITHIN_SECONDS > now
+        }
+        due = [each for each in plan.unplaced if each.gang not in waits]
+        self._reported = {each.gang: self._report(each, now) for each in due}
+        delays = [*waits.values()]
+        for each in due:
+            reported, at = self._reported[each.gang]
+            if reported.message != each.message:
+                delays.append(at + self._message_interval - now)
+        if not delays:
+            return plan
+        self._wake(min(delays))
+        return replace(plan, unplaced=tuple(self._reported[each.gang][0] for each in due))
+
+    def _report(self, unplaced: Unplaced, now: float) -> tuple[Unplaced, float]:
+        """What to report, and since when its message is."""
+        last = self._reported.get(unplaced.gang)
+        if last is None or last[0].stage is not unplaced.stage:
+            return unplaced, now
+        reported, at = last
+        if reported.message == unplaced.message:
+            return unplaced, at
+        if now >= at + self._message_interval:
+            return unplaced, now
+        return structs.replace(unplaced, message=reported.message), at

@@ -9,13 +9,12 @@ values have at most 128 characters together (OpenMetrics 1.0, "Exemplars").
 import asyncio
 import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from kai_py.observe.gauge_values import GaugeValues
 from kai_py.plan.plan import Action, Plan
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.mirror import Mirror
@@ -274,3 +273,28 @@ async def measure_process(metrics: Metrics, mirror: Mirror, freshness: Freshness
             permission = view.kind.permission
             metrics.watch_silent.labels(permission).set(view.silent_for)
             metrics.watch_behind.labels(permission).set(view.behind_for)
+
+
+Labels = tuple[str, ...]
+
+
+class GaugeValues:
+    """The values of a gauge by its labels, replaced as a whole; nothing else may set it.
+
+    Most are as they were before. Only the others are set: a gauge that is cleared creates all its
+    children again.
+    """
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._shown: dict[Labels, float] = {}
+
+    def show(self, values: Mapping[Labels, float]) -> None:
+        """Show ``values`` and nothing else."""
+        for labels in [each for each in self._shown if each not in values]:
+            self._gauge.remove(*labels)
+            del self._shown[labels]
+        for labels, value in values.items():
+            if self._shown.get(labels) != value:
+                self._gauge.labels(*labels).set(value)
+                self._shown[labels] = value

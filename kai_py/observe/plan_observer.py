@@ -20,9 +20,8 @@ from kai_py.observe.decision_log import MAX_DECISIONS, Decision, DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.event_history import decisions_of_events, read_scheduler_events
 from kai_py.observe.failures import Failures
-from kai_py.observe.gauge_values import GaugeValues, Labels
 from kai_py.observe.kept_history import ShareHistory
-from kai_py.observe.metrics import Metrics
+from kai_py.observe.metrics import GaugeValues, Labels, Metrics
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client

@@ -1,4 +1,4 @@
-"""The charge of each pod to its queue, computed once per shape where that is enough.
+"""The charge of each pod to its queue, computed once per shape where that is enough, and the sums.
 
 A claim that pods share is charged to one of them: to the first for which it is reserved, else to
 the first that has a node, before that to the first that asks. It stays charged to that pod until
@@ -11,6 +11,7 @@ another queue: this queue is charged with the claim once the other's pods have e
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.dependencies import Dependencies
-from kai_py.snapshot.gangs import JoinedClaim
+from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim
 from kai_py.snapshot.object_cache import Key
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.settings import DeviceRegistry
@@ -188,3 +189,78 @@ def _with_replicas(requests: Mapping[str, float], replicas: float) -> dict[str, 
     gpus = sum(requests.get(name, 0.0) for name in PLUGIN_GPUS) / replicas
     others = {name: amount for name, amount in requests.items() if name not in PLUGIN_GPUS}
     return others | {GPU_RESOURCE: gpus}
+
+
+@dataclass(slots=True)
+class _Sum:
+    """An amount, and in how many charges it occurs."""
+
+    amount: float = 0.0
+    charges: int = 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one queue is charged by resource, and in how many charges in all."""
+
+    charges: int = 0
+    sums: dict[str, _Sum] = field(default_factory=dict)
+
+
+class QueueSums:
+    """Sums of charges by queue and quota resource; O(resources of the charge) for each that comes.
+
+    Names of queues and resources are chosen by tenants, so entries are counted: with the last
+    charge goes the entry, and what rounding left in it.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is charged."""
+        self._accounts: dict[str, _Account] = {}
+
+    def add(self, queue: str, charge: Mapping[str, float]) -> None:
+        """Charge the queue, be it nothing."""
+        account = self._accounts.get(queue)
+        if account is None:
+            account = self._accounts[queue] = _Account()
+        account.charges += 1
+        sums = account.sums
+        for resource, amount in charge.items():
+            known = sums.get(resource)
+            if known is None:
+                known = sums[resource] = _Sum()
+            known.amount += amount
+            known.charges += 1
+
+    def remove(self, queue: str, charge: Mapping[str, float]) -> None:
+        """Take back a charge that was added."""
+        account = self._accounts[queue]
+        account.charges -= 1
+        for resource, amount in charge.items():
+            known = account.sums[resource]
+            if known.charges == 1:
+                del account.sums[resource]
+            else:
+                known.charges -= 1
+                known.amount -= amount
+        if not account.charges:
+            del self._accounts[queue]
+
+    def snapshot(self) -> Mapping[str, Mapping[str, float]]:
+        """The sums as they are now, by queue; a copy."""
+        return {
+            queue: {resource: known.amount for resource, known in account.sums.items()}
+            for queue, account in self._accounts.items()
+        }
+
+
+QueueCharge = tuple[str, Charge]
+"""A queue, and what something costs it."""
+
+
+def charges_of(gang: Gang | None) -> tuple[QueueCharge | None, ...]:
+    """What the gang has allocated, requests, has as non-preemptible, and is about to leave."""
+    if gang is None:
+        return None, None, None, None
+    charges = gang.allocated, gang.requested, gang.non_preemptible, gang.leaving
+    return tuple((gang.queue, charge) for charge in charges)

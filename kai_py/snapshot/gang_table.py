@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.snapshot.admitted_gangs import as_admitted
 from kai_py.snapshot.below_min_members import StaleGangs, as_finishing, has_leaf_of
+from kai_py.snapshot.charges import QueueSums, charges_of
 from kai_py.snapshot.derived_pod import ExpectedMembers
 from kai_py.snapshot.gang_changes import GangChanges, SortedKeys
 from kai_py.snapshot.gang_pods import (
     GangMember,
+    SucceededPods,
     by_owner,
     by_queue,
     completed_by_leaf,
@@ -30,9 +32,7 @@ from kai_py.snapshot.gangs import NOT_CHARGED, Gang, Member, PodState
 from kai_py.snapshot.placeholders import missing_placeholders
 from kai_py.snapshot.pod_failures import FailedPods, NodeRefusal
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
-from kai_py.snapshot.queue_sums import QueueSums, charges_of
 from kai_py.snapshot.snapshot import IgnoredMarkers
-from kai_py.snapshot.succeeded_pods import SucceededPods
 from kai_py.snapshot.tables.admissions import Admissions
 
 GANG = "putting its gang together"

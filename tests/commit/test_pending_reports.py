@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.commit.pending_reports import CREATED_WITHIN_SECONDS, PendingReports
+from kai_py.commit.reports import CREATED_WITHIN_SECONDS, PendingReports
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.commit.cluster import JOB
 

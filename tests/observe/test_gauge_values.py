@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge
 
-from kai_py.observe.gauge_values import GaugeValues
+from kai_py.observe.metrics import GaugeValues
 
 LABELS = st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["gpu", "cpu"]))
 VALUES = st.dictionaries(LABELS, st.sampled_from([0.0, 1.0, 2.5]))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.queue_sums import QueueSums
+from kai_py.snapshot.charges import QueueSums
 from tests.dialects.feeding import Cluster, pod
 from tests.dialects.kai.objects import QUEUE, job, member, pod_group, with_pods
 from tests.support.records import replace

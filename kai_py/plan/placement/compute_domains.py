@@ -22,9 +22,9 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.compute_domains import ChannelClaims, ComputeDomain, domain_id
 from kai_py.grouping.gang import Subgroup
 from kai_py.plan.placement.attempt import Attempt, NodeSet
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.node_filters import matches_selector

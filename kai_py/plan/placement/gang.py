@@ -34,7 +34,7 @@ from kai_py.plan.placement.exact import (
     can_search,
     place_exactly,
 )
-from kai_py.plan.placement.in_turn import orders_of, place_in_turn
+from kai_py.plan.placement.in_turn import by_shape, largest_first, orders_of, place_in_turn
 from kai_py.plan.placement.pods import Parts, ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.reasons import (
@@ -44,7 +44,6 @@ from kai_py.plan.placement.reasons import (
     with_reserved_nodes,
     with_spares,
 )
-from kai_py.plan.placement.shape_groups import by_shape, largest_first
 from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,

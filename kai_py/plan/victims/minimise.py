@@ -18,8 +18,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.victims.eviction_cost import EvictionCost, EvictionCosts
 from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.units import VictimUnit

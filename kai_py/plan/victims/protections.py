@@ -22,9 +22,9 @@ import numpy as np
 from msgspec import structs
 
 from kai_py.api.phrases import count_of, is_or_are
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action, Protection, ProtectionRule, Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from kai_py.plan.placement.shape_groups import by_shape
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts, ReplicaStep, StepsOfNode

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.fit import dominates
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import CheapestClaims, cheapest_claims

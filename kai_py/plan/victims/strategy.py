@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.shape_groups import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted

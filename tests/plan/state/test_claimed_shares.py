@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kai_py.api.gpu_share import SHARE_RESOURCE, GpuShare
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.resource import DeviceCapacity
-from kai_py.commit.assume_cache import assumed_binding
+from kai_py.commit.dependencies import assumed_binding
 from kai_py.dra.capacity import consumed_capacity, parse_capacity
 from kai_py.dra.divisible_gpus import DivisibleGpu, share_request
 from kai_py.plan.plan import Stage

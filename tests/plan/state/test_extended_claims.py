@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceClassSpec
-from kai_py.commit.assume_cache import assumed_binding
+from kai_py.commit.dependencies import assumed_binding
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Stage
 from tests.support.executed_plans import carry_out

@@ -9,7 +9,7 @@ from kai_py.api.records.core import (
     PodResourceClaim,
     ResourceRequirements,
 )
-from kai_py.commit.assume_cache import assumed_binding
+from kai_py.commit.dependencies import assumed_binding
 from kai_py.snapshot.requests import claimed_amounts
 from tests.support.records import from_json
 from tests.support.scenario import (

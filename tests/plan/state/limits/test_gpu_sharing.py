@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_reservation import MANAGED_BY, MANAGER, VISIBLE_GPUS
-from kai_py.commit.assume_cache import assumed_binding
+from kai_py.commit.dependencies import assumed_binding
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.plan.plan import Stage
 from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue, shared
