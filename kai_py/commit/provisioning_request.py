@@ -85,7 +85,7 @@ def desired_requests(
         gang = gangs.get(unplaced.gang)
         if gang is None or gang.is_satisfied or unplaced.stage not in SHORT_OF_CAPACITY:
             continue
-        class_name = gang.provisioning_class or settings.class_name or NO_CLASS
+        class_name = gang.settings.provisioning_class or settings.class_name or NO_CLASS
         pod_sets = _pod_sets(gang, unplaced)
         if class_name != NO_CLASS and 0 < len(pod_sets) <= MAX_POD_SETS:
             name = _request_name(gang, class_name, pod_sets)

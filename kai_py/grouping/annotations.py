@@ -27,6 +27,8 @@ operation per object.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from enum import StrEnum
+from typing import Any
 
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import GROUP
@@ -56,21 +58,31 @@ READY_TIMEOUT_KEY = f"{GROUP}/ready-timeout"
 PROVISIONING_CLASS_KEY = f"{GROUP}/provisioning-class-name"
 ON_EVICTION = {"suspend": True, "evict": False}
 ON_POD_LOSS = {"restart": True, "replace": False}
+TIMES = {
+    PREEMPTION_DELAY_KEY: "preemption_delay",
+    AGEING_KEY: "ageing",
+    CHECKPOINT_INTERVAL_KEY: "checkpoint_interval",
+    READY_TIMEOUT_KEY: "ready_timeout",
+}
+DEPARTURE_TIMES = {
+    CHECKPOINT_GRACE_KEY: "checkpoint_grace",
+    SPOT_FALLBACK_KEY: "spot_fallback_after",
+}
+CHOICES: Mapping[str, tuple[str, Mapping[str, StrEnum]]] = {
+    ON_DEPARTURE_KEY: ("on_departure", {each.value: each for each in DepartureTreatment}),
+    SPOT_KEY: ("spot", {each.value: each for each in SpotUse}),
+}
+"""Annotations by the fields of ``GangSettings`` that they set."""
 ANNOTATION_KEYS = frozenset(
     {
         EXPECTED_RUNTIME_KEY,
-        CHECKPOINT_INTERVAL_KEY,
-        AGEING_KEY,
         PREEMPTIBILITY_KEY,
-        PREEMPTION_DELAY_KEY,
         ON_EVICTION_KEY,
-        ON_DEPARTURE_KEY,
         ON_POD_LOSS_KEY,
-        CHECKPOINT_GRACE_KEY,
-        SPOT_KEY,
-        SPOT_FALLBACK_KEY,
-        READY_TIMEOUT_KEY,
         PROVISIONING_CLASS_KEY,
+        *TIMES,
+        *DEPARTURE_TIMES,
+        *CHOICES,
     }
 )
 
@@ -120,32 +132,45 @@ def with_annotations(spec: GangSpec, chain: OwnerChain) -> GangSpec:
     if not values:
         return spec
     try:
-        spec = _on_eviction(_preemptibility(_durations(spec, values), values), values)
-        spec = _spot(_on_departure(spec, values), values)
+        spec = _on_eviction(_preemptibility(_times(spec, values), values), values)
+        changed = _other_settings(values)
     except ValueError as error:
         meta = chain.pod.metadata
         problem = f"pod {meta.namespace}/{meta.name}: {error}"
         return spec if spec.problem else replace(spec, problem=problem)
+    return _with_settings(spec, changed)
+
+
+def _with_settings(spec: GangSpec, changed: Mapping[str, Any]) -> GangSpec:
+    return replace(spec, settings=replace(spec.settings, **changed)) if changed else spec
+
+
+def _times(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
+    runtime = _seconds(values, EXPECTED_RUNTIME_KEY)
+    spec = _with_settings(spec, _durations(values, TIMES))
+    return spec if runtime is None else replace(spec, expected_runtime=runtime)
+
+
+def _other_settings(values: Mapping[str, str]) -> Mapping[str, Any]:
+    found = _durations(values, DEPARTURE_TIMES)
+    for key, (name, choices) in CHOICES.items():
+        if key in values:
+            if values[key] not in choices:
+                known = ", ".join(choices)
+                raise ValueError(f'{key} must be one of {known}, is "{values[key]}"')
+            found[name] = choices[values[key]]
+    if ON_POD_LOSS_KEY in values:
+        loss = values[ON_POD_LOSS_KEY]
+        if loss not in ON_POD_LOSS:
+            raise ValueError(f'{ON_POD_LOSS_KEY} must be restart or replace, is "{loss}"')
+        found["restarts_whole"] = ON_POD_LOSS[loss]
     if PROVISIONING_CLASS_KEY in values:
-        spec = replace(spec, provisioning_class=values[PROVISIONING_CLASS_KEY])
-    return spec
+        found["provisioning_class"] = values[PROVISIONING_CLASS_KEY]
+    return found
 
 
-def _durations(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
-    runtime, delay = _seconds(values, EXPECTED_RUNTIME_KEY), _seconds(values, PREEMPTION_DELAY_KEY)
-    ageing, interval = _seconds(values, AGEING_KEY), _seconds(values, CHECKPOINT_INTERVAL_KEY)
-    if runtime is not None:
-        spec = replace(spec, expected_runtime=runtime)
-    if ageing is not None:
-        spec = replace(spec, ageing=ageing)
-    if interval is not None:
-        spec = replace(spec, checkpoint_interval=interval)
-    ready = _seconds(values, READY_TIMEOUT_KEY)
-    if ready is not None:
-        spec = replace(spec, settings=replace(spec.settings, ready_timeout=ready))
-    if delay is not None:
-        spec = replace(spec, settings=replace(spec.settings, preemption_delay=delay))
-    return spec
+def _durations(values: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, Any]:
+    return {name: _seconds(values, key) for key, name in fields.items() if key in values}
 
 
 def _preemptibility(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
@@ -170,36 +195,6 @@ def _on_eviction(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
     if text not in ON_EVICTION:
         raise ValueError(f'{ON_EVICTION_KEY} must be suspend or evict, is "{text}"')
     return replace(spec, suspend=ON_EVICTION[text])
-
-
-def _on_departure(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
-    text, grace = values.get(ON_DEPARTURE_KEY), _seconds(values, CHECKPOINT_GRACE_KEY)
-    settings = spec.settings
-    if text is not None:
-        if text not in list(DepartureTreatment):
-            known = ", ".join(DepartureTreatment)
-            raise ValueError(f'{ON_DEPARTURE_KEY} must be one of {known}, is "{text}"')
-        settings = replace(settings, on_departure=DepartureTreatment(text))
-    if grace is not None:
-        settings = replace(settings, checkpoint_grace=grace)
-    loss = values.get(ON_POD_LOSS_KEY)
-    if loss is not None:
-        if loss not in ON_POD_LOSS:
-            raise ValueError(f'{ON_POD_LOSS_KEY} must be restart or replace, is "{loss}"')
-        settings = replace(settings, restarts_whole=ON_POD_LOSS[loss])
-    return spec if settings is spec.settings else replace(spec, settings=settings)
-
-
-def _spot(spec: GangSpec, values: Mapping[str, str]) -> GangSpec:
-    text, after = values.get(SPOT_KEY), _seconds(values, SPOT_FALLBACK_KEY)
-    settings = spec.settings
-    if text is not None:
-        if text not in list(SpotUse):
-            raise ValueError(f'{SPOT_KEY} must be one of {", ".join(SpotUse)}, is "{text}"')
-        settings = replace(settings, spot=SpotUse(text))
-    if after is not None:
-        settings = replace(settings, spot_fallback_after=after)
-    return spec if settings is spec.settings else replace(spec, settings=settings)
 
 
 def _seconds(values: Mapping[str, str], key: str) -> float | None:

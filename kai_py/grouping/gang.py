@@ -158,12 +158,6 @@ class GangSpec:
     settings: GangSettings = DEFAULT_SETTINGS
     expected_runtime: float | None = None
     """Declared run time of its pods in seconds."""
-    checkpoint_interval: float | None = None
-    """How often they save their work, in seconds."""
-    ageing: float | None = None
-    """Seconds of waiting that count as one point of its priority."""
-    provisioning_class: str | None = None
-    """Class of the ProvisioningRequest made while it waits; None: as configured."""
     ignored_markers: tuple[str, ...] = ()
     """Groups that the pod names without effect, because a source with precedence decided, and
     fields of its own group that are not read."""

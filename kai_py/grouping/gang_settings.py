@@ -80,6 +80,12 @@ class GangSettings:
     """How long it waits for spot nodes before it uses others."""
     ready_timeout: float | None = None
     """By when minMember pods must be ready after it has started; 0: never."""
+    checkpoint_interval: float | None = None
+    """How often its pods save their work; None or 0: never."""
+    ageing: float | None = None
+    """Time of waiting that counts as one point of its priority."""
+    provisioning_class: str | None = None
+    """Class of the ProvisioningRequest made while it waits."""
 
 
 DEFAULT_SETTINGS = GangSettings()

@@ -104,7 +104,7 @@ def _fields(decision: Decision, cycle: int) -> dict[str, object]:
 def _waited(gang: Gang | None, now: float) -> dict[str, object]:
     if gang is None:
         return {}
-    since = max(gang.waiting_since, gang.last_evicted or 0.0)
+    since = max(gang.waiting_since, gang.settings.last_evicted or 0.0)
     return {"seconds": round(max(now - since, 0.0), 3)}
 
 

@@ -82,7 +82,7 @@ class DecisionMetrics:
             if gang is None:
                 continue
             if decision.kind is DecisionKind.PLACED and not gang.bound:
-                since = max(gang.created, gang.last_evicted or 0.0)
+                since = max(gang.created, gang.settings.last_evicted or 0.0)
                 size = size_label(len(gang.members))
                 self._waited.add((gang.queue, size))
                 wait = self._wait_seconds.labels(gang.queue, size)

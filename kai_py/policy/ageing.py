@@ -56,7 +56,7 @@ class QueueAgeing:
 
     def points(self, gang: Gang) -> int:
         """Points of priority that ``gang`` has gained by waiting."""
-        seconds = gang.ageing
+        seconds = gang.settings.ageing
         if seconds is None:
             seconds = self.seconds.get(gang.queue, self.default.seconds)
         if not seconds:

@@ -44,13 +44,13 @@ def lost_seconds(gang: Gang, member: Member, now: float, restart_cost: float) ->
     """Seconds of its time that a running pod has to repeat if it is evicted at ``now``."""
     if not member.bound_since:
         return restart_cost
-    ran, interval = max(now - member.bound_since, 0.0), gang.checkpoint_interval
+    ran, interval = max(now - member.bound_since, 0.0), gang.settings.checkpoint_interval
     return restart_cost + (ran % interval if interval else ran)
 
 
 def next_checkpoint(gang: Gang, member: Member, now: float) -> float | None:
     """When a running pod next saves its work, seconds since the epoch; None if it never does."""
-    interval = gang.checkpoint_interval
+    interval = gang.settings.checkpoint_interval
     if not interval or not member.bound_since:
         return None
     taken = max(now - member.bound_since, 0.0) // interval

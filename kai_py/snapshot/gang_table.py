@@ -236,7 +236,7 @@ class GangTable:
         if other is not None:
             text = f'queue "{other.queue}", as the gang is in queue "{gang.queue}"'
             self._ignored_queues[key] = IgnoredMarkers(other.pod, key, (text,))
-        if gang.spot is not None:
+        if gang.settings.spot is not None:
             self._choosing_spot[key] = None
         if gang.shares_with_others:
             self._sharing[key] = None
@@ -313,28 +313,13 @@ class GangTable:
             total_pods=spec.total_pods,
             problem=spec.problem,
             owner_unknown=spec.owner_unknown,
+            settings=own,
             stale_since=own.stale_since,
-            staleness_grace=own.staleness_grace,
-            preemption_delay=own.preemption_delay,
-            last_evicted=own.last_evicted,
-            attempts_exhausted=own.attempts_exhausted,
-            mark_unschedulable=own.mark_unschedulable,
-            wording=own.wording,
-            gang_affinity=own.gang_affinity,
             expected_runtime=spec.expected_runtime,
-            checkpoint_interval=spec.checkpoint_interval,
-            ageing=spec.ageing,
-            provisioning_class=spec.provisioning_class,
             starts_in_part=bool(spec.expected),
             placeholders=missing_placeholders(key, by_order[0].expected, members),
             charged=charged,
             rule=spec.rule,
-            on_departure=own.on_departure,
-            checkpoint_grace=own.checkpoint_grace,
-            restarts_whole=own.restarts_whole,
-            spot=own.spot,
-            spot_fallback_after=own.spot_fallback_after,
-            ready_timeout=own.ready_timeout,
             refusals=self._refusals(spec.key),
             uncounted_failures=self._uncounted_failures(_limited_workloads(by_order)),
         )

@@ -12,12 +12,10 @@ from functools import cached_property
 from msgspec import Struct
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
-from kai_py.api.spot import SpotUse
 from kai_py.grouping.gang import FailureLimit, Owner, Subgroup, is_satisfied, needed_leaves
-from kai_py.grouping.gang_settings import GangAffinity, Wording
+from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 from kai_py.snapshot.accounting import GPU, total
 from kai_py.snapshot.missing_objects import MissingObject
 from kai_py.snapshot.numa_alignment import ZoneAmounts
@@ -161,6 +159,8 @@ class Gang(Struct, frozen=True, dict=True):
     preemptible: bool
     may_preempt: bool
     created: float
+    settings: GangSettings = DEFAULT_SETTINGS
+    """As its group object or annotations give them; what its pods decide, too, is above."""
     semi_preemptible: bool = False
     """Preemptible except for minMember pods of each leaf that is needed."""
     suspend: bool | None = None
@@ -173,27 +173,8 @@ class Gang(Struct, frozen=True, dict=True):
     """Pods that have succeeded, in subgroups that are still needed."""
     stale_since: float | None = None
     """When it was first seen to run below minMember."""
-    staleness_grace: float | None = None
-    """How long it may (negative: forever); None is as configured."""
-    preemption_delay: float = 0.0
-    """How long it waits, from its creation or its last eviction, before it may evict others."""
-    last_evicted: float | None = None
-    attempts_exhausted: bool = False
-    """It requested a single attempt, which was made."""
-    mark_unschedulable: bool = True
-    """Whether its pods get a condition that they are unschedulable."""
-    wording: Wording = Wording.NATIVE
-    """The API whose words messages use."""
-    gang_affinity: tuple[GangAffinity, ...] = ()
-    """Preferred nodes."""
     expected_runtime: float | None = None
     """Seconds for which its pods run; None where that is unknown."""
-    checkpoint_interval: float | None = None
-    """How often they save their work; None or 0: never."""
-    ageing: float | None = None
-    """Time of waiting that counts as one point of priority; None: as its queue says."""
-    provisioning_class: str | None = None
-    """Class of the ProvisioningRequest made while it waits; None: as configured."""
     starts_in_part: bool = False
     """Some of its pods are created once others run."""
     placeholders: tuple[Member, ...] = ()
@@ -202,18 +183,6 @@ class Gang(Struct, frozen=True, dict=True):
     """Whether its queue is charged with it; not where its namespace may not use that queue."""
     rule: str = ""
     """The rule by which these pods are a gang, as a text for people."""
-    on_departure: DepartureTreatment | None = None
-    """How it is treated when a node of it is about to go; None: as configured."""
-    checkpoint_grace: float | None = None
-    """How long its pods then take to save their work; None: as configured."""
-    restarts_whole: bool | None = None
-    """Whether all of it restarts when pods that it needs are lost; None: as configured."""
-    spot: SpotUse | None = None
-    """Whether its workload goes to spot nodes; None: as its queue says."""
-    spot_fallback_after: float | None = None
-    """How long it waits for them; None: as its queue says."""
-    ready_timeout: float | None = None
-    """By when minMember pods must be ready after its start; None: as its queue says."""
     refusals: tuple[NodeRefusal, ...] = ()
     """Nodes whose kubelets refused pods of it, and which are left out for a while."""
     uncounted_failures: FailedPods = ()
@@ -359,8 +328,8 @@ class Gang(Struct, frozen=True, dict=True):
     @property
     def preempts_from(self) -> float:
         """When its preemption delay has passed: since it was created, or last lost a pod."""
-        last = self.created if self.last_evicted is None else self.last_evicted
-        return max(self.created, last) + self.preemption_delay
+        last = self.created if self.settings.last_evicted is None else self.settings.last_evicted
+        return max(self.created, last) + self.settings.preemption_delay
 
     def counts(self, *states: PodState) -> dict[str, int]:
         """Pods per leaf in any of ``states``."""

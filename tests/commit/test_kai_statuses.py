@@ -20,6 +20,7 @@ from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.embedded.patches import apply_merge_patch
 from kai_py.grouping.gang import Owner
+from kai_py.grouping.gang_settings import GangSettings
 from tests.support.records import replace
 from tests.support.scenario import START, cluster, job, job_with_pods, node, pod, queue
 
@@ -146,7 +147,7 @@ def test_waiting_for_ones_own_pods_is_no_condition_and_one_attempt_stays_told():
     full = cluster(node("n", 2), queue("q", 8), job_with_pods("big", 3, queue="q"))
     status = written(group_patch(full, "big"))
     roomy = cluster(node("n", 8), queue("q", 8), job_with_pods("big", 3, queue="q"))
-    assert group_patch(roomy, "big", status, attempts_exhausted=True) is None
+    assert group_patch(roomy, "big", status, settings=GangSettings(attempts_exhausted=True)) is None
 
 
 def test_pods_of_a_group_that_asks_so_are_not_marked():

@@ -29,6 +29,7 @@ from kai_py.api.records.node import (
 )
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner, Subgroup, TopologyConstraint
+from kai_py.grouping.gang_settings import GangSettings
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.derived_pod import PodUsage
 from kai_py.snapshot.gangs import Gang, Member, PodState
@@ -250,8 +251,10 @@ def _gang(job: Mapping, cluster: Mapping, shapes: dict, accounting) -> Gang:
         may_preempt=True,
         created=NOW - 60 * job["age_minutes"],
         succeeded=sum(task["status"] == "Succeeded" for task in job["tasks"]),
-        staleness_grace=job.get("staleness_grace_seconds"),
-        preemption_delay=job.get("preemption_delay_seconds", 0.0),
+        settings=GangSettings(
+            staleness_grace=job.get("staleness_grace_seconds"),
+            preemption_delay=job.get("preemption_delay_seconds", 0.0),
+        ),
     )
     if not gang.bound or gang.is_satisfied:
         return gang

@@ -72,7 +72,7 @@ def test_a_gang_has_the_times_and_the_priority_that_it_says():
     gang = Cluster(
         QUEUE, pod_gang("g", 1, annotations=marks, priorityClassName="inference"), members("g", 1)
     ).gang(KEY.format("g"))
-    assert (gang.staleness_grace, gang.preemption_delay) == (-1.0, 30.0)
+    assert (gang.settings.staleness_grace, gang.settings.preemption_delay) == (-1.0, 30.0)
     assert (gang.priority, gang.preemptible) == (125, False)
 
 

@@ -67,7 +67,7 @@ def test_a_gang_evicts_no_pod_before_its_delay_has_passed():
     waits = contested({DELAY: "5m"})
     snapshot = waits.snapshot()
     found = snapshot.gangs["default/Pod/high"]
-    assert found.preemption_delay == 300
+    assert found.settings.preemption_delay == 300
     until = found.created + 300
     assert waits.planner.next_deadline(waits.snapshot(until - 1)) == until
     assert not waits.plan(until - 1).evictions

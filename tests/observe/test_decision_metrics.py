@@ -3,6 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai_py.grouping.gang_settings import GangSettings
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -80,7 +81,7 @@ def test_work_that_was_saved_is_not_lost(now, early):
     runs = gang("low", pods=1, gpus=8, node="n1", created=0.0)
     urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
     queues = [QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
-    saving = replace(runs, checkpoint_interval=50.0)
+    saving = replace(runs, settings=GangSettings(checkpoint_interval=50.0))
     value = counted(world({"n1": 8}, saving, urgent, queues=queues).snapshot(now))
     lost = {"queue": "team", "action": "preempt"}
     assert value("kai_py_lost_gpu_seconds_total", lost) == pytest.approx(8 * (now - 100.0))

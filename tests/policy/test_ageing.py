@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 from kai_py.policy.ageing import NO_AGEING, Ageing, QueueAgeing
 from kai_py.policy.queue_order import gang_key
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -35,10 +36,12 @@ def test_the_gang_comes_before_its_queue_the_queue_before_those_above_and_the_co
         queue: rules.points(gang("g", pods=1, queue=queue)) for queue in ("team", "own", "other")
     }
     assert gained == {"team": 15, "own": 0, "other": 30}
-    said = replace(gang("g", pods=1), ageing=200.0)
+    said = replace(gang("g", pods=1), settings=GangSettings(ageing=200.0))
     assert rules.points(said) == 5
-    assert rules.points(replace(said, ageing=0.0)) == 0
-    assert rules.points(replace(said, ageing=0.001)) == 15, "no workload lifts the limit"
+    assert rules.points(replace(said, settings=GangSettings(ageing=0.0))) == 0
+    assert rules.points(replace(said, settings=GangSettings(ageing=0.001))) == 15, (
+        "no workload lifts the limit"
+    )
     assert rules.priority(replace(said, priority=3)) == 8
 
 
@@ -68,7 +71,8 @@ QUEUES = (
 def drawn_as_gangs(drawn):
     return [
         replace(
-            gang(f"g{i}", pods=1, priority=priority, created=created, queue=queue), ageing=seconds
+            gang(f"g{i}", pods=1, priority=priority, created=created, queue=queue),
+            settings=GangSettings(ageing=seconds),
         )
         for i, (priority, created, seconds, queue) in enumerate(drawn)
     ]
@@ -76,7 +80,9 @@ def drawn_as_gangs(drawn):
 
 @given(drawn_gangs)
 def test_without_ageing_the_order_is_that_of_priority_and_age(drawn):
-    gangs = [replace(each, ageing=None, queue="none") for each in drawn_as_gangs(drawn)]
+    gangs = [
+        replace(each, settings=DEFAULT_SETTINGS, queue="none") for each in drawn_as_gangs(drawn)
+    ]
     rules = ageing(*QUEUES)
     line = sorted(gangs, key=lambda each: gang_key(each, 0, rules.points(each)))
     assert line == sorted(gangs, key=lambda each: (-each.priority, each.created, each.key))

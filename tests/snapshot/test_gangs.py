@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.grouping.gang_settings import GangSettings
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.charges import QueueSums
 from tests.dialects.feeding import Cluster, pod
@@ -24,8 +25,8 @@ from tests.support.worlds import gang
     ("last_evicted", "expected"), [(None, 310.0), (100.0, 400.0), (5.0, 310.0)]
 )
 def test_preemption_delay_counts_from_creation_or_the_last_eviction(last_evicted, expected):
-    times = {"created": 10.0, "last_evicted": last_evicted, "preemption_delay": 300.0}
-    assert replace(gang("train"), **times).preempts_from == expected
+    settings = GangSettings(last_evicted=last_evicted, preemption_delay=300.0)
+    assert replace(gang("train"), created=10.0, settings=settings).preempts_from == expected
 
 
 MPI_JOB = {

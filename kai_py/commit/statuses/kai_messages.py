@@ -30,7 +30,7 @@ MILLICORES, GIGABYTE = 1000.0, 1e9
 
 def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
     """``plan``, reworded for those of ``gangs`` that use KAI's wording. O(gangs)."""
-    reworded = {gang.key: gang for gang in gangs if gang.wording is Wording.KAI}
+    reworded = {gang.key: gang for gang in gangs if gang.settings.wording is Wording.KAI}
     if not reworded:
         return plan
     shares = {share.queue: share for share in plan.queues}
@@ -81,9 +81,10 @@ def _pending_message(unplaced: Unplaced, gang: Gang, now: float) -> str:
     if unplaced.shortage is None or now >= gang.preempts_from:
         return kai_message(unplaced)
     end = format_time(math.ceil(gang.preempts_from))
+    delay = _go_duration(gang.settings.preemption_delay)
     return (
         f"{kai_message(unplaced)} Workload is within its preemption delay window "
-        f"({_go_duration(gang.preemption_delay)}) and may not trigger evictions before {end}"
+        f"({delay}) and may not trigger evictions before {end}"
     )
 
 

@@ -76,7 +76,7 @@ def kai_pod_group_reports(
             uid=gang.owner.uid,
             resources=_resources(gang),
             reason=_unschedulable_reason(waiting.get(gang.key), gang, shares),
-            keep_condition=gang.attempts_exhausted,
+            keep_condition=gang.settings.attempts_exhausted,
         )
         for gang in gangs
         if gang.owner.api_version == POD_GROUP_API_VERSION

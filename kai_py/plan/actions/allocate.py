@@ -175,4 +175,4 @@ def _search_key(gang: Gang, request: PlacementRequest, shape: Hashable | None) -
     if shape is None:
         return SearchKey((gang.key, request.members[0].pod), gang)
     leaves = tuple(dict.fromkeys(member.subgroup for member in request.members))
-    return SearchKey((shape, len(request.members), leaves, gang.gang_affinity))
+    return SearchKey((shape, len(request.members), leaves, gang.settings.gang_affinity))

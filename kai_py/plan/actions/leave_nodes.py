@@ -85,10 +85,10 @@ def _restart_rest(state: CycleState, gang: Gang, why: str) -> None:
 
 
 def _restarts_whole(state: CycleState, gang: Gang) -> bool:
-    if gang.staleness_grace is not None and gang.staleness_grace < 0:
+    if gang.settings.staleness_grace is not None and gang.settings.staleness_grace < 0:
         return False
-    if gang.restarts_whole is not None:
-        return gang.restarts_whole
+    if gang.settings.restarts_whole is not None:
+        return gang.settings.restarts_whole
     return state.settings.departures.restart_whole and gang.owner.kind not in REPLACING_KINDS
 
 
@@ -112,7 +112,7 @@ def _restart(state: CycleState, gang: Gang, lost: Sequence[Member]) -> None:
 
 
 def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
-    treatment = gang.on_departure or state.settings.departures.treatment
+    treatment = gang.settings.on_departure or state.settings.departures.treatment
     shrinks = treatment is DepartureTreatment.SHRINK
     why = _why(state, leaving[0], "is about to go")
     if treatment is DepartureTreatment.GO_DOWN:
@@ -146,7 +146,7 @@ def _checkpoint(state: CycleState, gang: Gang, why: str) -> None:
     members, now = running_pods(gang, state.statement), state.snapshot.now
     asked = [m for m in members if (m.checkpoint_by or -inf) > now - REQUEST_LIFETIME]
     if len(asked) < len(members):
-        own = gang.checkpoint_grace
+        own = gang.settings.checkpoint_grace
         by = now + (state.settings.departures.checkpoint_grace if own is None else own)
         known = {member.pod.uid for member in asked}
         pods = tuple(m.pod for m in members if m.pod.uid not in known)

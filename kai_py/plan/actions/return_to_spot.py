@@ -61,7 +61,7 @@ def _gain(state: CycleState, gang: Gang, spot: Bools) -> float:
     ):
         return 0.0
     end = min(state.expected_ends.end_of(gang, member) for member in members)
-    if not isfinite(end) and not gang.checkpoint_interval:
+    if not isfinite(end) and not gang.settings.checkpoint_interval:
         return 0.0
     remaining = end - now if isfinite(end) else now - gang.started
     cost = state.settings.loss_rules.restart_cost

@@ -243,7 +243,7 @@ def list_unplaced(
                 stage=reason.stage,
                 message=_message(gang, reason),
                 pods=pods,
-                marked=gang.mark_unschedulable,
+                marked=gang.settings.mark_unschedulable,
                 shortage=reason.shortage,
                 protections=reason.protections,
                 elastic=elastic,
@@ -262,7 +262,7 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
 def _message(gang: Gang, reason: Unschedulable) -> str:
     """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
     # The events of KAI's wording are made from the shortage, other texts of it are the message.
-    is_free = gang.wording is Wording.NATIVE or reason.shortage is not None
+    is_free = gang.settings.wording is Wording.NATIVE or reason.shortage is not None
     expected = _expected_text(len(gang.placeholders)) if reason.stage in EXPECTED_PODS_COUNT else ""
     if not is_free or not (reason.infeasible or reason.hint):
         return f"{reason.message.rstrip('.')}.{expected}" if expected else reason.message
@@ -293,7 +293,7 @@ def _unplaced_pods(placed: Mapping[str, Assignment], gang: Gang) -> tuple[PodRef
 
 
 def _default_reason(state: CycleState, gang: Gang) -> Unschedulable:
-    if gang.attempts_exhausted:
+    if gang.settings.attempts_exhausted:
         hint = "see its condition for the reason"
         return Unschedulable(Stage.BACKOFF, f"its only scheduling attempt has been made; {hint}.")
     if gang.key in state.snapshot.in_backoff:

@@ -245,7 +245,7 @@ def _depends_on_time(
 
 def _ages(ageing: QueueAgeing, pending: Iterable[Gang]) -> bool:
     configured = ageing.default.seconds or any(ageing.seconds.values())
-    return bool(configured) or any(gang.ageing for gang in pending)
+    return bool(configured) or any(gang.settings.ageing for gang in pending)
 
 
 @dataclass(frozen=True, slots=True)

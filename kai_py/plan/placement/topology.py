@@ -260,7 +260,7 @@ def _occupied_nodes(statement: Statement, gang: Gang, group: Subgroup) -> Bools 
 
 def near_nodes(statement: Statement, gang: Gang) -> Bools | None:
     """(nodes,) bool: the nodes near a gang that its gang affinity names; None if there are none."""
-    for preference in gang.gang_affinity:
+    for preference in gang.settings.gang_affinity:
         nodes = _nodes_near(statement, preference)
         if nodes.any():
             return nodes

@@ -226,7 +226,7 @@ def is_equivalent(gang: Gang, other: Gang) -> bool:
     if (
         not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS
         or gang.placeholders
-        or gang.gang_affinity
+        or gang.settings.gang_affinity
         or gang.refusals
     ):
         return False

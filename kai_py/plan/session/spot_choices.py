@@ -172,15 +172,15 @@ def _uses(
     for key in keys:
         gang = snapshot.gangs[key]
         by_queue = queues.get(gang.queue, _QueueSpot()).use
-        if by_queue is None or (by_queue is SpotUse.PREFER and gang.spot is not None):
-            if gang.spot is not None:
-                uses[key] = gang.spot
+        if by_queue is None or (by_queue is SpotUse.PREFER and gang.settings.spot is not None):
+            if gang.settings.spot is not None:
+                uses[key] = gang.settings.spot
             continue
         uses[key] = by_queue
-        if gang.spot not in (None, by_queue, SpotUse.PREFER):
+        if gang.settings.spot not in (None, by_queue, SpotUse.PREFER):
             problems[key] = (
                 f"{gang.owner.kind} {gang.owner.namespace}/{gang.owner.name}: "
-                f"scheduling.kai.io/spot is {gang.spot}, but spec.spot of queue "
+                f"scheduling.kai.io/spot is {gang.settings.spot}, but spec.spot of queue "
                 f'"{gang.queue}" or of one above it is {by_queue}; use another queue, or remove '
                 "the annotation"
             )
@@ -230,7 +230,7 @@ def _fallbacks(
 
 def _fallback_after(gang: Gang, rule: _QueueSpot) -> float | None:
     """For how many seconds a gang waits for spot nodes; None: without end."""
-    own, queue = gang.spot_fallback_after, rule.fallback
+    own, queue = gang.settings.spot_fallback_after, rule.fallback
     if queue is not None:
         return max(queue.after, own or 0.0)
     # A queue that sets ``only`` without a fallback allows none.

@@ -355,7 +355,7 @@ def _blame_text(blames: Collection[Blame], where: str) -> str:
 
 
 def _own_timeout(gang: Gang) -> float:
-    return gang.ready_timeout or 0.0
+    return gang.settings.ready_timeout or 0.0
 
 
 def _held_back(failed: FailedStart, count: int, backoff: float | None) -> Unschedulable:

@@ -42,7 +42,7 @@ class PendingGangs:
     @cached_property
     def tried(self) -> tuple[Gang, ...]:
         """The gangs that have attempts left."""
-        return tuple([gang for gang in self.all if not gang.attempts_exhausted])
+        return tuple([gang for gang in self.all if not gang.settings.attempts_exhausted])
 
     @cached_property
     def tried_keys(self) -> Set[str]:

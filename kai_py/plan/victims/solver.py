@@ -210,7 +210,8 @@ def _signature(
     if shape is None:
         return None
     preemptible = gang.is_preemptible(request.members)
-    preemptor_class = gang.queue, preemptible, gang.preemptible, gang.gang_affinity, variant
+    affinity = gang.settings.gang_affinity
+    preemptor_class = gang.queue, preemptible, gang.preemptible, affinity, variant
     return RequestSignature((preemptor_class, shape), len(request.members), gang.priority)
 
 

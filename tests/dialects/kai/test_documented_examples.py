@@ -304,8 +304,8 @@ def test_grace_periods_are_those_of_the_group_and_of_the_annotation():
     marks = {"kai.scheduler/staleness-grace-period": "5s"}
     alone = pod("alone", 0, labels=QUEUE, annotations=marks)
     made = fresh(node("a"), group, in_group("g", "", "w-0", "w-1", gpus=0), alone)
-    assert made.gang("default/PodGroup.scheduling.run.ai/g").staleness_grace == 30
-    assert made.gang("default/Pod/alone").staleness_grace == 5
+    assert made.gang("default/PodGroup.scheduling.run.ai/g").settings.staleness_grace == 30
+    assert made.gang("default/Pod/alone").settings.staleness_grace == 5
 
 
 def test_a_preemptor_with_a_delay_waits_before_it_evicts():

@@ -196,9 +196,9 @@ def test_terms_of_a_group():
             },
         )
     )
-    assert (found.staleness_grace, found.preemption_delay) == (-1.0, 300.0)
+    assert (found.settings.staleness_grace, found.settings.preemption_delay) == (-1.0, 300.0)
     assert found.created == NOW - 7200
-    assert found.last_evicted == NOW - 1800
+    assert found.settings.last_evicted == NOW - 1800
 
 
 def short_group(said="", **spec):

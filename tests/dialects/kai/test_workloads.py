@@ -121,9 +121,9 @@ def test_preemptibility_and_delay_are_the_nearest_owners_and_the_queue_the_tops(
         for values in (("preemptible", "1s", "q"), ("non-preemptible", "2s", "r"), ("x", "3s", "s"))
     )
     found = gang(*jobset_with_pod(above, on_job, on_pod), key="default/JobSet/train")
-    assert (found.preemptible, found.preemption_delay, found.queue) == (False, 2, "q")
+    assert (found.preemptible, found.settings.preemption_delay, found.queue) == (False, 2, "q")
     found = gang(*jobset_with_pod(above, {}, on_pod), key="default/JobSet/train")
-    assert (found.preemptible, found.preemption_delay) == (True, 1)
+    assert (found.preemptible, found.settings.preemption_delay) == (True, 1)
     nothing = dict.fromkeys((KAI,), "")
     found = gang(*jobset_with_pod(nothing, on_job, on_pod), key="default/JobSet/train")
     assert found.queue == "s", "KAI asks the pod before an owner between them"
@@ -223,7 +223,7 @@ def test_topology_delay_and_grace_stand_on_the_owner():
     constraint = found.tree.topology
     assert (constraint.topology, constraint.required_level) == ("dc", "rack")
     assert constraint.preferred_level == "block"
-    assert (found.preemption_delay, found.staleness_grace) == (90, 600)
+    assert (found.settings.preemption_delay, found.settings.staleness_grace) == (90, 600)
     bad = gang(*with_pods(job("train", 1, {KAI: "q"}, {"kai.scheduler/preemption-delay": "x"}), 1))
     assert "kai.scheduler/preemption-delay: 'x' is not a duration" in bad.problem
 
@@ -276,7 +276,7 @@ def test_counts_and_times_in_kais_words_hold_in_a_queue_of_ours():
         "kai.scheduler/staleness-grace-period": "90s",
     }
     found = gang(*with_pods(job("train", 3, annotations={NATIVE: "ours", **marks}), 1))
-    assert (found.tree.min_members, found.staleness_grace) == (2, 90.0)
+    assert (found.tree.min_members, found.settings.staleness_grace) == (2, 90.0)
     assert found.preempts_from == found.waiting_since + 300.0
     marks["scheduling.kai.io/preemption-delay"] = "1m"
     found = gang(*with_pods(job("train", 3, annotations={NATIVE: "ours", **marks}), 1))

@@ -4,6 +4,7 @@ import pytest
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
+from kai_py.grouping.gang_settings import GangSettings
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
@@ -30,7 +31,7 @@ QUEUES = (
 def ran(name, nodes, minutes, *, queue="guest", checkpoint=None, **more):
     """A gang that has run for so long."""
     made = gang(name, nodes=nodes, queue=queue, created=NOW - minutes * 60, **more)
-    return replace(made, checkpoint_interval=checkpoint)
+    return replace(made, settings=GangSettings(checkpoint_interval=checkpoint))
 
 
 def waiting(name, pods=1, gpus=1, *, queue="owner", since=NOW - 10, **more):
@@ -46,7 +47,7 @@ def planned(*gangs, nodes, rules=BY_LOSS, memory=None, queues=QUEUES):
 def test_lost_is_what_was_done_since_the_last_checkpoint():
     ten, member = ran("ten", "a", 10), ran("ten", "a", 10).members[0]
     assert lost_seconds(ten, member, START + NOW, 60.0) == 660
-    saving = replace(ten, checkpoint_interval=240.0)
+    saving = replace(ten, settings=GangSettings(checkpoint_interval=240.0))
     assert lost_seconds(saving, member, START + NOW, 60.0) == 180
 
 
@@ -307,12 +308,14 @@ def test_what_ends_in_a_moment_is_waited_for():
 
 def test_the_next_checkpoint_is_waited_for():
     """It comes in five minutes: 16 minutes of work are lost now, one then."""
-    saving = replace(ends_in(ran("saving", "a", 55), 300, 55), checkpoint_interval=1200.0)
+    saving = replace(
+        ends_in(ran("saving", "a", 55), 300, 55), settings=GangSettings(checkpoint_interval=1200.0)
+    )
     built = world({"a": 1}, saving, waiting("new"), queues=QUEUES).snapshot(NOW)
     settings, memory = CycleSettings(loss_rules=WEIGHED), CycleMemory(ClusterDevices())
     assert not evicted(run_cycle(built, settings, memory))
     assert next_deadline(built, settings, memory) == START + NOW + 300.0
-    just = replace(saving, checkpoint_interval=1080.0)
+    just = replace(saving, settings=GangSettings(checkpoint_interval=1080.0))
     assert evicted(planned(just, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
 
 
