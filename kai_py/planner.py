@@ -44,7 +44,7 @@ from kai_py.plan.session.turns import CycleWatch
 from kai_py.plan.state.cluster_totals import gpus_of_nodes
 from kai_py.plan.state.queues import PastUsage, Quota, quota_of
 from kai_py.policy.ageing import Ageing
-from kai_py.policy.fairness_rules import PROFILES, FairnessRules
+from kai_py.policy.fairness_rules import PROFILES
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.score.registry import WeightedScore, register_score, registered_scores
@@ -86,7 +86,7 @@ class Planner:
             GpuDefinition(
                 devices.gpu_drivers,
                 devices.gpu_classes,
-                mig_slices_per_gpu=_fairness_rules(configuration).mig_slices_per_gpu,
+                mig_slices_per_gpu=PROFILES[configuration.rules].mig_slices_per_gpu,
             ),
             Inventory(
                 strategy=AllocationStrategy.FIRST_FIT
@@ -230,15 +230,11 @@ def _past_usage(configuration: Configuration) -> PastUsage | None:
     return UsageHistory(chosen.half_life) if chosen.half_life else None
 
 
-def _fairness_rules(configuration: Configuration) -> FairnessRules:
-    return PROFILES[configuration.rules]
-
-
 def cycle_settings(configuration: Configuration) -> CycleSettings:
     """What of the configuration a cycle follows."""
     return CycleSettings(
         rules=replace(
-            _fairness_rules(configuration),
+            PROFILES[configuration.rules],
             usage_weight=configuration.fair_share.usage_weight,
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,

@@ -147,7 +147,7 @@ async def _print(
         found = await _read_decisions(link, address, query)
         for decision in found:
             write(bytes(decision))
-            start = _next_start(decision)
+            start = {"since": str(decoded(decision, _NumberedDecision).number)}
         if not follow:
             if not found:
                 say("no decision was made in this period", err=True)
@@ -187,11 +187,6 @@ async def _stream_decisions(
         if line.startswith(DATA) and is_decision:
             yield name, line.removeprefix(DATA).rstrip()
         is_decision = line.rstrip() == DECISION
-
-
-def _next_start(line: msgspec.Raw) -> dict[str, str]:
-    """The query to continue after a decision."""
-    return {"since": str(decoded(line, _NumberedDecision).number)}
 
 
 class _NumberedDecision(msgspec.Struct):

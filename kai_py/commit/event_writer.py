@@ -57,7 +57,7 @@ from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import CapacityHold, CheckpointRequest, GangAtRisk, ObjectProblem
-from kai_py.plan.plan import Eviction, GangPlacement, Plan, Stage, Unplaced
+from kai_py.plan.plan import Eviction, Plan, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
@@ -93,7 +93,12 @@ class EventWriter:
         for binding in outcome.bindings:
             if binding.outcome is BindingOutcome.BOUND:
                 note = f"Successfully assigned {binding.pod} to {binding.node}"
-                details = _placement_details(outcome.gang, binding.node)
+                details = {
+                    GANG: outcome.gang.gang,
+                    QUEUE: outcome.gang.queue,
+                    ACTION: outcome.gang.action.value,
+                    NODE: binding.node,
+                }
                 self._record(pod_reference(binding.pod), "Scheduled", "Binding", note, details)
         for failure in outcome.failures:
             self._warn(pod_reference(failure.pod), "FailedBinding", "Binding", failure.reason)
@@ -268,15 +273,6 @@ class EventWriter:
         details: Mapping[str, str] = NO_DETAILS,
     ) -> None:
         self._record(regarding, reason, action, note, details, kind=EventType.WARNING)
-
-
-def _placement_details(gang: GangPlacement, node: str) -> Mapping[str, str]:
-    return {
-        GANG: gang.gang,
-        QUEUE: gang.queue,
-        ACTION: gang.action.value,
-        NODE: node,
-    }
 
 
 def _eviction_details(eviction: Eviction) -> Mapping[str, str]:

@@ -245,12 +245,13 @@ def webhook_cluster_grants() -> list[Grant]:
     crds = ("customresourcedefinitions",)
     labels = "Labels and annotations of namespaces set the scheduler and queue of their pods."
     owners = "An owner may name the queue of a pod."
+    workloads = _plurals([kind for kind in WATCHED if kind.group in WORKLOADS])
     return [
         Grant(labels, "", ("namespaces",), READ),
         Grant("Queues are validated against each other.", QUEUE_GROUP, ("queues",), READ),
         Grant("Queues are validated against each other.", "scheduling.run.ai", ("queues",), READ),
         Grant("Which kinds are served.", "apiextensions.k8s.io", crds, READ),
-        *(Grant(owners, group, plurals, ("get",)) for group, plurals in _owner_grants().items()),
+        *(Grant(owners, group, plurals, ("get",)) for group, plurals in workloads.items()),
         Grant(
             "The certificate that the API server should expect.",
             "admissionregistration.k8s.io",
@@ -284,10 +285,6 @@ def mirrored_grants() -> list[Grant]:
     """Grants to read what the scheduler reads."""
     plurals = _plurals(WATCHED)
     return [Grant(MIRRORED, group, plurals[group], READ) for group in plurals]
-
-
-def _owner_grants() -> dict[str, tuple[str, ...]]:
-    return _plurals([kind for kind in WATCHED if kind.group in WORKLOADS])
 
 
 def _plurals(kinds: Iterable[Kind[Any]]) -> dict[str, tuple[str, ...]]:

@@ -249,12 +249,11 @@ class ReleasedAllocation:
             _not_more_consumed(state.usage(pool).counters, usage.counters)
             for pool, usage in self.usages.items()
         ) and all(
-            _not_more_allocated(state.device_allocation(device), self._usage_at_release(device))
+            _not_more_allocated(
+                state.device_allocation(device), self.usages[device.pool_id].device(device.device)
+            )
             for device in _devices(self.allocation)
         )
-
-    def _usage_at_release(self, device: DeviceID) -> DeviceAllocation:
-        return self.usages[device.pool_id].device(device.device)
 
 
 def _devices(allocation: AllocationResult) -> list[DeviceID]:

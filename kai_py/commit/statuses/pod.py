@@ -22,12 +22,12 @@ cycle, which is requested: it finds the pod still out of date.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from kai_py.api.records.core import Condition, Pod
+from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
@@ -149,14 +149,10 @@ def _writes_condition(desired: PendingPodStatus, pod: Pod) -> bool:
 
 
 def _written_condition(pod: Pod) -> tuple[str, str] | None:
-    condition = _scheduled_condition(pod.status.conditions)
+    condition = next((c for c in pod.status.conditions if c.type == POD_SCHEDULED), None)
     if condition is None or condition.status != "False":
         return None
     return condition.reason, condition.message
-
-
-def _scheduled_condition(conditions: Iterable[Condition]) -> Condition | None:
-    return next((c for c in conditions if c.type == POD_SCHEDULED), None)
 
 
 log = logging.getLogger(__name__)

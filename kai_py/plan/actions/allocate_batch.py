@@ -78,7 +78,7 @@ class EquivalentGangs:
         if not first:
             return Counter()
         costs = self._costs(first)
-        classes = {_equivalence_class(gang): gang for gang in first.values()}
+        classes = {(g.members[0].shape.number, len(g.members)): g for g in first.values()}
         if not costs.request_same_resources(list(first)):
             return Counter()
         if not self._have_capacity(classes.values()):
@@ -178,7 +178,3 @@ class EquivalentGangs:
             return fit.rows_together(len(pods), self._state.placer.shapes.strategy(pods[0].shape))
         row = None if fit is None else fit.first_row()
         return [] if row is None else [row]
-
-
-def _equivalence_class(gang: Gang) -> tuple[int, int]:
-    return gang.members[0].shape.number, len(gang.members)
