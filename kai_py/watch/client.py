@@ -80,12 +80,11 @@ Body = Mapping[str, Any]
 
 
 class PatchType(enum.StrEnum):
-    """Content type of a patch; APPLY is server-side apply."""
+    """Content type of a patch."""
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 @dataclass(frozen=True)
@@ -246,31 +245,6 @@ class Client:
         encoded = msgspec.json.encode(body)
         kind = _counted(resource, subresource)
         call = ApiCall("patch", kind, path, body=encoded, content_type=patch_type.value)
-        return await self._record(resource, call)
-
-    async def apply(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        field_manager: str,
-        namespace: str = "",
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        """Server-side apply: create the object or set the fields that the body names.
-
-        Fields of other managers are a Conflict, unless ``force`` takes them over.
-        """
-        call = ApiCall(
-            "patch",
-            _counted(resource, subresource),
-            resource.object(name, namespace, subresource),
-            {"fieldManager": field_manager, "force": "true" if force else "false"},
-            body=msgspec.json.encode(_with_type(resource, body)),
-            content_type=PatchType.APPLY.value,
-        )
         return await self._record(resource, call)
 
     async def delete(

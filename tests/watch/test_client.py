@@ -82,11 +82,10 @@ async def test_each_verb_has_its_method_path_and_body():
         assert script.last[2] == [{"op": "remove", "path": "/spec"}]
         assert script.asked[-1][3]["Content-Type"] == "application/json-patch+json"
         claims = kinds.RESOURCE_CLAIMS.at("v1beta1")
-        await client.apply(claims, "c", {}, namespace="ns", field_manager="kai", force=True)
+        await client.update(claims, "c", {}, namespace="ns")
         assert script.last == (
-            "PATCH",
-            "/apis/resource.k8s.io/v1beta1/namespaces/ns/resourceclaims/c"
-            "?fieldManager=kai&force=true",
+            "PUT",
+            "/apis/resource.k8s.io/v1beta1/namespaces/ns/resourceclaims/c",
             {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim"},
         )
         await client.delete(PODS, "p", namespace="ns", uid="u1", grace_seconds=0)
@@ -118,7 +117,6 @@ WRITES = {
     "create": lambda client: client.create(PODS, {}, namespace="ns"),
     "update": lambda client: client.update(PODS, "p", {}, namespace="ns"),
     "patch": lambda client: client.patch(PODS, "p", {}, namespace="ns"),
-    "apply": lambda client: client.apply(PODS, "p", {}, namespace="ns", field_manager="kai"),
     "may list": lambda client: client.check_list(PODS),
 }
 
