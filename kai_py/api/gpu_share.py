@@ -105,7 +105,7 @@ def gpu_share(pod: Pod) -> GpuShare | None:
         return None
     if len(requested) == 2:
         raise GpuShareError(f"annotations {GPU_FRACTION} and {GPU_MEMORY} are mutually exclusive")
-    whole = next(_whole_gpus(pod), None)
+    whole = next(filter(is_gpu_resource, _requested(pod)), None)
     if whole is not None:
         raise GpuShareError(
             f"annotation {requested[0]} and a request for {whole} are mutually exclusive"
@@ -197,10 +197,6 @@ def legacy_mig_devices(pod: Pod) -> dict[str, float]:
 def _requested(pod: Pod) -> Iterator[str]:
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         yield from (*container.resources.requests, *container.resources.limits)
-
-
-def _whole_gpus(pod: Pod) -> Iterator[str]:
-    return filter(is_gpu_resource, _requested(pod))
 
 
 def _check_container(pod: Pod, annotations: Mapping[str, str]) -> None:

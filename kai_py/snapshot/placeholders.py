@@ -136,9 +136,7 @@ def placeholder_for(member: Member) -> Member:
 
 
 def _numbered_member(member: Member, uid: str) -> Member:
-    claims = tuple(
-        ref if ref.uid else replace(ref, uid=f"{uid}/{ref.name}") for ref in member.claims
-    )
+    claims = tuple(_numbered_claim(each, uid) for each in member.claims)
     return structs.replace(member, pod=replace(member.pod, uid=uid), claims=claims)
 
 
@@ -310,7 +308,7 @@ def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, Pod
 
 
 def _numbered_claim(claim: ClaimRef, uid: str) -> ClaimRef:
-    return claim if claim.uid else ClaimRef(claim.namespace, claim.name, f"{uid}/{claim.name}")
+    return claim if claim.uid else replace(claim, uid=f"{uid}/{claim.name}")
 
 
 def _suspended_since(job: SuspendedJob) -> datetime | None:
