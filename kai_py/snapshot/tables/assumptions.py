@@ -8,7 +8,6 @@ assumed in ``tables.claim_overlays`` and ``tables.volumes``.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -17,9 +16,6 @@ from kai_py.api.records.core import Pod
 from kai_py.api.times import lies_ahead
 from kai_py.snapshot.derived_pod import AssumedBinding, PodPlacement
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
-
-if TYPE_CHECKING:
-    from kai_py.api.gpu_share import SharedGpu
 
 
 @dataclass(frozen=True)
@@ -40,32 +36,24 @@ class Assumptions(PodTable):
     def __init__(self, nomination_seconds: float) -> None:
         """Start empty; a nomination lasts ``nomination_seconds``."""
         self._nomination_seconds = nomination_seconds
-        self._nodes: dict[str, str] = {}
-        self._gpus: dict[str, tuple[SharedGpu, ...]] = {}
-        self._with_new_claim: dict[str, None] = {}
-        self._node_amounts: dict[str, Mapping[str, float]] = {}
+        self._bindings: dict[str, AssumedBinding] = {}
         self._evicted: dict[str, None] = {}
         self._nominations: dict[str, NominatedNode] = {}
         self._backoff_until: dict[str, tuple[float, str]] = {}
 
     def assume(self, binding: AssumedBinding) -> Uids:
         """The pod goes to its node, and no nomination is needed any more."""
-        self._nodes[binding.pod_uid] = binding.node
-        self._gpus[binding.pod_uid] = binding.gpus
-        if binding.node_amounts:
-            self._node_amounts[binding.pod_uid] = binding.node_amounts
-        if binding.new_claim is not None:
-            self._with_new_claim[binding.pod_uid] = None
+        self._bindings[binding.pod_uid] = binding
         self._nominations.pop(binding.pod_uid, None)
         return ()
 
     def bound_uids(self) -> frozenset[str]:
         """Uids of the pods that are assumed to be bound."""
-        return frozenset(self._nodes)
+        return frozenset(self._bindings)
 
     def node_of(self, pod_uid: str) -> str:
         """The node to which the pod is assumed to be bound, "" for none."""
-        return self._nodes.get(pod_uid, "")
+        return self._bindings[pod_uid].node if pod_uid in self._bindings else ""
 
     def evict(self, pod_uid: str) -> None:
         """The pod is being evicted."""
@@ -96,10 +84,7 @@ class Assumptions(PodTable):
         """Drop what the watch shows now; take over a nomination made before a restart."""
         uid = pod.metadata.uid
         if pod.spec.node_name or is_finished(pod):
-            self._nodes.pop(uid, None)
-            self._gpus.pop(uid, None)
-            self._with_new_claim.pop(uid, None)
-            self._node_amounts.pop(uid, None)
+            self._bindings.pop(uid, None)
             self._nominations.pop(uid, None)
         elif pod.status.nominated_node_name and uid not in self._nominations:
             # No clock is known here: the next snapshot sets the time.
@@ -108,10 +93,7 @@ class Assumptions(PodTable):
 
     def forget(self, uid: str) -> Uids:
         """Drop the assumed binding."""
-        self._nodes.pop(uid, None)
-        self._gpus.pop(uid, None)
-        self._with_new_claim.pop(uid, None)
-        self._node_amounts.pop(uid, None)
+        self._bindings.pop(uid, None)
         return ()
 
     def remove(self, pod: Pod) -> Uids:
@@ -124,16 +106,16 @@ class Assumptions(PodTable):
     def placement(self, pod: Pod) -> PodPlacement:
         """Where ``pod`` is; it is terminating also while its eviction is being written."""
         uid = pod.metadata.uid
-        nomination = self._nominations.get(uid)
+        nomination, binding = self._nominations.get(uid), self._bindings.get(uid)
         deleted = pod.metadata.deletion_timestamp is not None
         return PodPlacement(
-            node=pod.spec.node_name or self._nodes.get(uid, ""),
+            node=pod.spec.node_name or (binding.node if binding else ""),
             nominated=nomination.node if nomination else "",
             terminating=deleted or uid in self._evicted,
             lingering=deleted and uid not in self._evicted and not was_preempted(pod),
-            gpus=self._gpus.get(uid, ()),
-            gets_claim=uid in self._with_new_claim,
-            node_amounts=self._node_amounts.get(uid, {}),
+            gpus=binding.gpus if binding else (),
+            gets_claim=binding is not None and binding.new_claim is not None,
+            node_amounts=binding.node_amounts if binding else {},
         )
 
     def nominations(self, now: float) -> Mapping[str, NominatedNode]:

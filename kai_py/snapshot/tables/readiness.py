@@ -39,14 +39,34 @@ DeviceKey = tuple[str, str, str]
 """Driver, pool and device."""
 
 
-class StartingPods(PodTable):
+class _PodsByGang(PodTable):
+    """Some pods by the key of their gang, each with a text."""
+
+    def __init__(self) -> None:
+        self._gang_of: dict[str, str] = {}
+        self._by_gang: dict[str, dict[str, str]] = {}
+
+    def _note(self, uid: str, gang: str, text: str) -> None:
+        self._gang_of[uid] = gang
+        self._by_gang.setdefault(gang, {})[uid] = text
+
+    def _forget(self, uid: str) -> str:
+        """Returns the gang of the pod, "" if it was not noted."""
+        gang = self._gang_of.pop(uid, "")
+        if gang:
+            del self._by_gang[gang][uid]
+            if not self._by_gang[gang]:
+                del self._by_gang[gang]
+        return gang
+
+
+class StartingPods(_PodsByGang):
     """By the key of their gang, the pods that are not ready yet, each with the reason."""
 
     def __init__(self, is_ours: Callable[[Pod], bool]) -> None:
         """Start empty; ``is_ours``: whether this scheduler places a pod."""
+        super().__init__()
         self._is_ours = is_ours
-        self._gang_of: dict[str, str] = {}
-        self._by_gang: dict[str, dict[str, str]] = {}
         self._frozen: dict[str, Mapping[str, str]] = {}
         self._changed: dict[str, None] = {}
         self._snapshot: Mapping[str, Mapping[str, str]] = {}
@@ -72,23 +92,23 @@ class StartingPods(PodTable):
 
     def place(self, pod: DerivedPod) -> Uids:
         """Note whether a pod of ours has become ready."""
-        self._forget(pod.uid)
+        self.release(pod.uid)
         spec, found = pod.parsed.gang_spec, pod.parsed.pod
         if spec is not None and pod.placement.node and not self._has_started(pod.uid, found):
-            self._gang_of[pod.uid] = spec.key
-            self._by_gang.setdefault(spec.key, {})[pod.uid] = startup_problem(found)
+            self._note(pod.uid, spec.key, startup_problem(found))
             self._changed[spec.key] = None
         return ()
 
     def release(self, uid: str) -> Uids:
         """The pod is on no node any more."""
-        self._forget(uid)
+        if gang := self._forget(uid):
+            self._changed[gang] = None
         return ()
 
     def remove(self, pod: Pod) -> Uids:
         """The pod was deleted."""
         uid = pod.metadata.uid
-        self._forget(uid)
+        self.release(uid)
         self._ready_since.pop(uid, None)
         self._settled.pop(uid, None)
         return ()
@@ -111,15 +131,6 @@ class StartingPods(PodTable):
         if ready is None:
             return pod.status.phase == "Running"  # No kubelet leaves the condition out.
         return uid in self._settled or ready.status == "True"
-
-    def _forget(self, uid: str) -> None:
-        key = self._gang_of.pop(uid, "")
-        pods = self._by_gang.get(key)
-        if pods is not None:
-            pods.pop(uid, None)
-            self._changed[key] = None
-            if not pods:
-                del self._by_gang[key]
 
 
 def startup_problem(pod: Pod) -> str:
@@ -173,13 +184,8 @@ def _seconds(moment: datetime | None) -> float:
     return moment.timestamp() if moment is not None else 0.0
 
 
-class UnhealthyPods(PodTable):
+class UnhealthyPods(_PodsByGang):
     """By the key of their gang, the pods, each with the device that it lost."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._gang_of: dict[str, str] = {}
-        self._by_gang: dict[str, dict[str, str]] = {}
 
     def place(self, pod: DerivedPod) -> Uids:
         """Note whether a pod of ours reports an unhealthy device."""
@@ -187,18 +193,12 @@ class UnhealthyPods(PodTable):
         spec = pod.parsed.gang_spec
         device = next(unhealthy_devices(pod.parsed.pod), None)
         if spec is not None and device is not None and pod.placement.node:
-            self._gang_of[pod.uid] = spec.key
-            self._by_gang.setdefault(spec.key, {})[pod.uid] = device[1][:MAX_SHOWN]
+            self._note(pod.uid, spec.key, device[1][:MAX_SHOWN])
         return ()
 
     def release(self, uid: str) -> Uids:
         """The pod is on no node any more."""
-        key = self._gang_of.pop(uid, "")
-        pods = self._by_gang.get(key)
-        if pods is not None:
-            pods.pop(uid, None)
-            if not pods:
-                del self._by_gang[key]
+        self._forget(uid)
         return ()
 
     def snapshot(self) -> Mapping[str, Mapping[str, str]]:
