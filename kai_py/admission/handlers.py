@@ -16,7 +16,7 @@ New pods get defaults:
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -35,6 +35,7 @@ from kai_py.api.admission import (
 )
 from kai_py.api.gpu_reservation import GPU_CONTAINER, gpu_container, gpu_environment
 from kai_py.api.gpu_share import readable_share
+from kai_py.api.phrases import MAX_NAMED
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
 from kai_py.config import Configuration, GpuIsolation
@@ -264,11 +265,17 @@ async def _allow_on_error(
 def _raise_refusals(verdict: AdmissionVerdict | None, warnings: list[str]) -> None:
     if verdict is None:
         return
-    warnings.extend(verdict.warnings)
+    warnings.extend(_first(verdict.warnings))
     if verdict.refusals:
-        text = "; ".join(verdict.refusals)
+        text = "; ".join(_first(verdict.refusals))
         log.info("refused: %s", text)
         raise kopf.AdmissionError(text, code=REFUSED_CODE)
+
+
+def _first(texts: Sequence[str]) -> Iterator[str]:
+    yield from texts[:MAX_NAMED]
+    if len(texts) > MAX_NAMED:
+        yield f"and {len(texts) - MAX_NAMED} more"
 
 
 def _spec(kind: Kind[Any], body: Body) -> QueueInfo:

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.queue import API_VERSION
-from kai_py.api.records.kai import KaiPodGroup
+from kai_py.api.records.kai import QUEUE_API_VERSION, KaiPodGroup
 from kai_py.dialects.kai.pod_groups import min_sub_group_problems, tree_problems_of
 from kai_py.dra.device_limits import selector_problems
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queue_objects import amount_text, field_path
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
+
+KAI_BOUNDS: Mapping[str, str] = {"deserved": "quota", "max": "limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +107,21 @@ def _above_max(
         bound = ancestor.max.get(resource, math.inf)
         if deserved > bound:
             return (
-                f"queue {queue.name!r}: {field_path(resource, 'deserved')} is "
+                f"queue {queue.name!r}: {_field(queue, resource, 'deserved')} is "
                 f"{amount_text(deserved, resource)}, but queue {ancestor.name!r} above has "
-                f"{field_path(resource, 'max')} {amount_text(bound, resource)}; "
+                f"{_field(ancestor, resource, 'max')} {amount_text(bound, resource)}; "
                 "lower the one or raise the other"
             )
         # ``parents`` has no cycles, which the fields of the queues above may form.
         ancestor = specs.get(parents[ancestor.name])
     return ""
+
+
+def _field(queue: QueueInfo, resource: str, bound: str) -> str:
+    """The field as the queue's API calls it."""
+    if queue.api_version == QUEUE_API_VERSION:
+        return f"spec.resources.{resource}.{KAI_BOUNDS[bound]}"
+    return field_path(resource, bound)
 
 
 def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
@@ -129,7 +138,7 @@ def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]
                 yield (
                     f"queue {parent.name!r}: its children are guaranteed "
                     f"{amount_text(total, resource)} together, its own "
-                    f"{field_path(resource, 'deserved')} is {amount_text(own, resource)}: they "
+                    f"{_field(parent, resource, 'deserved')} is {amount_text(own, resource)}: they "
                     "cannot all get what they deserve"
                 )
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,10 +200,17 @@ class _PublishingServer:
             cafile=directory / AUTHORITY,
             file_check_interval=FILE_CHECK_SECONDS,
         )
-        async for served in server(handle):
+        async for served in server(partial(handle, memories=_NoMemory())):
             await publish_authority(self.client, (directory / AUTHORITY).read_bytes())
             log.info("webhooks are served on port %d", self.settings.port)
             yield served
+
+
+class _NoMemory:
+    """In place of kopf's memory of every object whose change it reviews, which only grows."""
+
+    async def recall_memo(self, *_: object, **__: object) -> kopf.Memo:
+        return kopf.Memo()
 
 
 def _register_login(found: kopf.OperatorRegistry, credentials: Credentials) -> None:

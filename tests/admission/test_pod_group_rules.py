@@ -30,3 +30,8 @@ def test_a_floor_above_the_subgroups_is_warned_of():
 def test_what_was_wrong_before_does_not_hold_up_another_edit():
     wrong = group(("a", "b"))
     assert judge_pod_group(wrong, wrong).refusals == ()
+
+
+def test_long_names_are_cut():
+    verdict = judge_pod_group(group(("a" * 5000, "b" * 5000), ("c" * 5000, None)), None)
+    assert all(len(text) < 300 for text in verdict.refusals), verdict

@@ -56,6 +56,15 @@ def test_a_guarantee_above_the_max_of_any_queue_above_is_refused():
     assert judge_queue(spec("team", "unit", deserved=4), None, others).refusals == ()
 
 
+def test_fields_are_named_as_the_api_of_the_queue_names_them():
+    kai = spec("org", most=4, api=QUEUE_API_VERSION)
+    verdict = judge_queue(spec("team", "org", deserved=5), None, [kai])
+    assert "queue 'org' above has spec.resources.gpu.limit 4 GPUs" in verdict.refusals[0]
+    child = spec("team", "org", deserved=5, api=QUEUE_API_VERSION)
+    verdict = judge_queue(child, None, [kai])
+    assert "queue 'team': spec.resources.gpu.quota is 5 GPUs" in verdict.warnings[0]
+
+
 def test_a_max_lowered_below_the_guarantee_of_a_child_is_refused():
     others = [spec("org", most=8), spec("team", "org", deserved=8)]
     verdict = judge_queue(spec("org", most=4), others[0], others)
@@ -67,7 +76,7 @@ def test_kai_queues_are_only_warned_of_bounds():
     new = spec("team", "org", deserved=math.inf, api=QUEUE_API_VERSION)
     verdict = judge_queue(new, None, others)
     assert verdict.refusals == ()
-    assert "above has spec.maxGPUs 4 GPUs" in verdict.warnings[0]
+    assert "above has spec.resources.gpu.limit 4 GPUs" in verdict.warnings[0]
 
 
 def test_children_that_are_promised_more_than_their_parent_has_are_warned_of():

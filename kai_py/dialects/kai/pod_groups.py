@@ -19,7 +19,7 @@ Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-p
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from kai_py.api.numbers import parse_int64
+from kai_py.api.numbers import parse_int64, quoted, shortened
 from kai_py.api.phrases import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
@@ -198,20 +198,24 @@ def tree_problems_of(spec: KaiPodGroupSpec) -> Iterator[str]:
     names = Counter(entry.name for entry in spec.sub_groups)
     for name, uses in names.items():
         if uses > 1:
-            yield f'spec.subGroups: the name "{name}" is used more than once'
+            yield f"spec.subGroups: the name {quoted(name)} is used more than once"
     if "" in names:
         yield "spec.subGroups: an entry has no name"
     yield from _minimum_problems("spec", spec)
     for entry in spec.sub_groups:
-        yield from _minimum_problems(f"spec.subGroups[{entry.name}]", entry)
+        yield from _minimum_problems(_location(entry), entry)
     reached = {entry.name for entries in _reachable(spec).values() for entry in entries}
     for entry in spec.sub_groups:
         parent = entry.parent or ""
         if parent and parent not in names:
-            yield f'spec.subGroups[{entry.name}].parent: there is no subgroup "{parent}"'
+            yield f"{_location(entry)}.parent: there is no subgroup {quoted(parent)}"
         elif entry.name and entry.name not in reached:
             hint = f"it is its own ancestor, or nested more than {MAX_TREE_DEPTH} deep"
-            yield f"spec.subGroups[{entry.name}].parent: {hint}"
+            yield f"{_location(entry)}.parent: {hint}"
+
+
+def _location(entry: KaiSubGroup) -> str:
+    return f"spec.subGroups[{shortened(entry.name)}]"
 
 
 def _minimum_problems(location: str, entry: KaiPodGroupSpec | KaiSubGroup) -> Iterator[str]:
@@ -229,10 +233,8 @@ def min_sub_group_problems(spec: KaiPodGroupSpec) -> Iterator[str]:
     if spec.sub_groups:
         yield from _min_sub_group_problem("spec", spec.min_sub_group, len(children.get("", ())))
     for entry in spec.sub_groups:
-        location = f"spec.subGroups[{entry.name}]"
-        yield from _min_sub_group_problem(
-            location, entry.min_sub_group, len(children.get(entry.name, ()))
-        )
+        count = len(children.get(entry.name, ()))
+        yield from _min_sub_group_problem(_location(entry), entry.min_sub_group, count)
 
 
 def _min_sub_group_problem(location: str, required: int | None, children: int) -> Iterator[str]:
