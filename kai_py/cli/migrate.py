@@ -34,6 +34,7 @@ from kai_py.dialects.kai.migration import (
 )
 from kai_py.dialects.kai.pod_features import Compatibility
 from kai_py.plan.plan import Eviction, Plan
+from kai_py.simulate.object_files import list_items
 from kai_py.simulate.objects import read_objects
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -142,16 +143,17 @@ def _read_files(files: list[str]) -> list[Any]:
 
 def _read(file: str) -> Iterator[Any]:
     for document in documents_in(file):
-        value = document.value
-        found = [value]
-        if isinstance(value, dict) and value.get("kind") == "List":
-            items = value.get("items") or []
-            found = items if isinstance(items, list) else [items]
-        for number, each in enumerate(found):
-            if not isinstance(each, dict):
-                line = line_at(value, ("items", number))
+        values = [(document.value, line_at(document.value, ()))]
+        while values:
+            value, line = values.pop()
+            items = list_items(value)
+            if items is not None:
+                lines = (line_at(value, ("items", number)) for number in range(len(items)))
+                values += reversed([*zip(items, lines, strict=True)])
+            elif isinstance(value, dict):
+                yield value
+            else:
                 raise CommandError(f"{name_of(file)}:{line}: is not a Kubernetes object")
-            yield each
 
 
 def _row(note: MigrationNote) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ def _collect(part: _Part, file: str, found: ObjectsInFiles, generated: "_Generat
     values = [(where, part.value)]
     while values:
         place, value = values.pop()
-        items = _items(value)
+        items = list_items(value)
         if items is not None:
             named = ((f"{place} items[{index}]", item) for index, item in enumerate(items))
             values += reversed([*named])
@@ -204,7 +204,7 @@ def _collect(part: _Part, file: str, found: ObjectsInFiles, generated: "_Generat
             found.documents.append(value)
 
 
-def _items(value: Any) -> list[Any] | None:
+def list_items(value: Any) -> list[Any] | None:
     """The items of a list, with the kind that the list says they have; None of anything else."""
     if not isinstance(value, dict):
         return value if isinstance(value, list) else None

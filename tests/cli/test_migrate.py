@@ -15,6 +15,7 @@ from kai_py.embedded.cluster import EmbeddedCluster
 from tests.support.cluster.kai_definitions import KINDS, definition
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
 
+YEAR_SECONDS = 365 * 86_400
 SHARDS = ("kai.scheduler", "v1", "SchedulingShard", "schedulingshards", "Cluster")
 OBJECTS = """
 apiVersion: scheduling.run.ai/v2
@@ -167,6 +168,23 @@ def test_what_works_ends_with_success_and_a_table(tmp_path, capsys):
     assert out[-1] == "1 works, 0 differs, 0 missing"
 
 
+def test_objects_of_all_lists_are_read(tmp_path, capsys):
+    inside = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology"}
+    listed = inside | {"kind": "TopologyList", "items": [{"metadata": {"name": "a"}}]}
+    nested = {"apiVersion": "v1", "kind": "List", "items": [listed]}
+    file = tmp_path / "lists.json"
+    file.write_text(json.dumps([nested, inside | {"metadata": {"generateName": "b-"}}]))
+    assert {subject for subject, _ in notes(capsys, str(file))} == {"Topology/a", "Topology/b-"}
+
+
+def test_a_version_that_is_not_read_is_named(tmp_path, capsys):
+    file = tmp_path / "old.yaml"
+    old = OBJECTS.split("---", maxsplit=1)[0]
+    file.write_text(old.replace("scheduling.run.ai/v2", "scheduling.run.ai/v1"))
+    text = "is not read: write scheduling.run.ai/v2"
+    assert notes(capsys, str(file), code=1) == {("Queue/team", "apiVersion"): ("missing", text)}
+
+
 @pytest.mark.cluster
 def test_a_cluster_is_read_where_no_file_is_named(tmp_path, capsys):
     path = tmp_path / "kubeconfig"
@@ -240,6 +258,8 @@ def test_settings_of_kai_become_configurations(tmp_path, capsys):
     assert ("ConfigMap/kai-scheduler/defaults", "differs") in [
         (note["subject"], note["compatibility"]) for note in found
     ]
+    lost = {each["field"] for each in found if each["text"] == "has no counterpart"}
+    assert lost == {"spec.args.other"}
     default = read_configuration(tmp_path / "out" / "default.yaml")
     assert default.rules is Profile.KAI
     assert (default.placement.gpu, default.placement.cpu) == ("spread", "binpack")
@@ -269,6 +289,15 @@ def test_a_value_that_is_not_one_is_named(tmp_path):
     file.write_text(SETTINGS.replace("gpu: spread", "gpu: anywhere"))
     with pytest.raises(CommandError, match=r"SchedulingShard default has an invalid value.*gpu"):
         command([str(file)], write_config=tmp_path / "out")
+
+
+def test_a_gang_that_is_never_stale_in_kai_is_not_stale_here(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS.replace("grace-period: 2m", "grace-period: -1s"))
+    with pytest.raises(typer.Exit):
+        command([str(file)], write_config=tmp_path / "out")
+    written = read_configuration(tmp_path / "out" / "default.yaml")
+    assert written.eviction.staleness_grace > 100 * YEAR_SECONDS
 
 
 def test_a_shard_names_no_file_elsewhere(tmp_path):

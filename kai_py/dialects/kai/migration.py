@@ -30,6 +30,9 @@ RawObject = Mapping[str, Any]
 
 TYPES_KEY = "types"
 DEFAULT_SHARD = "default"
+STALENESS_GRACE = "eviction.stalenessGrace"
+NEVER = "2562047h"
+"""The longest time; a negative one means never in KAI."""
 PATHS: Mapping[str, str] = {
     "partitionLabelValue": "nodePool.name",
     "placementStrategy.gpu": "placement.gpu",
@@ -45,7 +48,7 @@ PATHS: Mapping[str, str] = {
     "usageDBConfig.usageParams.cronString": "fairShare.prometheus.window.cron",
     "usageDBConfig.usageParams.fetchInterval": "fairShare.prometheus.interval",
     "args.schedule-period": "cyclePeriod",
-    "args.default-staleness-grace-period": "eviction.stalenessGrace",
+    "args.default-staleness-grace-period": STALENESS_GRACE,
     "args.max-consolidation-preemptees": "eviction.consolidateAtMost",
     "args.scheduler-name": "schedulerName",
     "actions.preempt.enabled": "eviction.preempt",
@@ -103,6 +106,8 @@ def _configuration(spec: RawObject, defaults: list[dict[str, str]]) -> dict[str,
         value = _value(spec, field)
         if value is None or value == "" or (path.startswith(USAGE_FIELDS) and not has_usage):
             continue
+        if path == STALENESS_GRACE and str(value).startswith("-"):
+            value = NEVER
         _put(configuration, path, _number(value) if path in NUMBERS else value)
     return configuration
 
@@ -171,9 +176,19 @@ SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
     "args": (Compatibility.DIFFERS, "see `kai-py run --help` and the configuration"),
 }
 """Fields of a SchedulingShard."""
+LISTED_SETTINGS = ("minRuntime", "usageDBConfig", "actions", "args")
+"""Fields of which some settings have a counterpart: the others are named one by one."""
+IMPLIED_SETTINGS = frozenset({"usageDBConfig.clientType"})
 
 _POD_GROUP_FIELDS = {each.encode_name for each in msgspec.structs.fields(KaiPodGroupSpec)}
 _SUBGROUP_FIELDS = {each.encode_name for each in msgspec.structs.fields(KaiSubGroup)}
+
+VERSIONS: Mapping[tuple[str, str], str] = {
+    ("scheduling.run.ai", "Queue"): "scheduling.run.ai/v2",
+    ("scheduling.run.ai", "PodGroup"): "scheduling.run.ai/v2alpha2",
+    ("kai.scheduler", "Topology"): "kai.scheduler/v1alpha1",
+}
+"""The version of each kind of KAI that is read."""
 
 UNSUPPORTED_KINDS: Mapping[tuple[str, str], str] = {
     ("scheduling.run.ai", "BindRequest"): "pods are bound directly; these objects are not used",
@@ -199,7 +214,11 @@ def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
 
 def _notes(document: RawObject, queues: set[str], native: set[str]) -> Iterator[MigrationNote]:
     group, kind = _group(document), str(document.get("kind", ""))
-    if _is(document, "scheduling.run.ai", "Queue"):
+    served = VERSIONS.get((group, kind), document.get("apiVersion"))
+    if document.get("apiVersion") != served:
+        text = f"is not read: write {served}"
+        yield _note(Compatibility.MISSING, document, "apiVersion", text)
+    elif _is(document, "scheduling.run.ai", "Queue"):
         yield from _queue(document, queues, native)
     elif _is(document, "scheduling.run.ai", "PodGroup"):
         yield from _pod_group(document)
@@ -290,6 +309,18 @@ def _shard(document: RawObject) -> Iterator[MigrationNote]:
             field, (Compatibility.MISSING, "has no counterpart")
         )
         yield _note(compatibility, document, f"spec.{field}", advice)
+        if field in LISTED_SETTINGS:
+            for path in _settings(document["spec"][field], field):
+                yield _note(Compatibility.MISSING, document, f"spec.{path}", "has no counterpart")
+
+
+def _settings(value: Any, path: str) -> Iterator[str]:
+    """The paths of the settings inside a field that have no place in a configuration."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _settings(each, f"{path}.{key}")
+    elif value is not None and path not in PATHS and path not in IMPLIED_SETTINGS:
+        yield path
 
 
 def _workload(document: RawObject) -> Iterator[MigrationNote]:
@@ -307,7 +338,8 @@ def _workload(document: RawObject) -> Iterator[MigrationNote]:
 def _note(
     compatibility: Compatibility, document: RawObject, field: str, text: str
 ) -> MigrationNote:
-    parts = (document.get("kind", ""), _identity(document, "namespace"), _name(document))
+    name = _name(document) or _identity(document, "generateName")
+    parts = (document.get("kind", ""), _identity(document, "namespace"), name)
     return MigrationNote(compatibility, "/".join(str(part) for part in parts if part), field, text)
 
 
