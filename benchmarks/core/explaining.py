@@ -26,7 +26,7 @@ from kai_py.plan.plan import Action, Plan
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.protections import explain_protections
 from kai_py.simulate.changes import AddNodes
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 from kai_py.simulate.what_if import LoadedCluster
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot

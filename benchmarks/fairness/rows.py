@@ -4,7 +4,7 @@ import time
 
 from benchmarks.fairness.week import CONFIGURATION, fairness, week
 from benchmarks.row import Benchmark, Measured
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.simulation import simulate
 
 QUEUES = 20
 

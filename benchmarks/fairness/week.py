@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kai_py.config import Configuration
-from kai_py.simulate.measurements import SimulationResult
-from kai_py.simulate.report import summarise
-from kai_py.simulate.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.measurements import SimulationResult
+from kai_py.simulate.scenarios.report import summarise
+from kai_py.simulate.scenarios.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
+from kai_py.simulate.scenarios.simulation import simulate
 
 NODE_GPUS = 8
 HOURS = 168.0

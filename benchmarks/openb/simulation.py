@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.row import Benchmark, Measured
 from kai_py.config import Configuration, EvictionConfig
-from kai_py.simulate.simulation import simulate
-from kai_py.simulate.traces import (
+from kai_py.simulate.scenarios.simulation import simulate
+from kai_py.simulate.scenarios.traces import (
     SATURATION_HOURS,
     parse_jobs,
     parse_nodes,

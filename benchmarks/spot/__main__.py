@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from kai_py.config import Configuration
-from kai_py.simulate.goodput import policy_figures
-from kai_py.simulate.measurements import SimulationResult
-from kai_py.simulate.report import summarise
-from kai_py.simulate.scenario import Scenario
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.goodput import policy_figures
+from kai_py.simulate.scenarios.measurements import SimulationResult
+from kai_py.simulate.scenarios.report import summarise
+from kai_py.simulate.scenarios.scenario import Scenario
+from kai_py.simulate.scenarios.simulation import simulate
 
 HOURS, NODES, ON_DEMAND = 24.0, 16, 4
 PRICES = {False: 88.0, True: 35.0}

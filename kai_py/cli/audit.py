@@ -23,7 +23,7 @@ from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.cli.reading import read_now
 from kai_py.config import Configuration
-from kai_py.simulate.object_files import RejectedObject, files_below
+from kai_py.simulate.files.object_files import RejectedObject, files_below
 
 LONGEST_WAIT = 3600.0
 HEADINGS = ("KIND", "OBJECT", "FINDING")

@@ -26,14 +26,7 @@ from kai_py.cli.explanation_text import UNFINISHED, ExplanationPrinter
 from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.options import takes_groups
-from kai_py.cli.output import (
-    Output,
-    OutputOptions,
-    not_found,
-    print_document,
-    progress,
-    say,
-)
+from kai_py.cli.output import Output, OutputOptions, not_found, print_document, progress, say
 from kai_py.cli.reading import SavedCluster, cluster_objects
 from kai_py.cli.scheduler_http import (
     READ_SECONDS,
@@ -45,11 +38,7 @@ from kai_py.cli.scheduler_http import (
 )
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
-from kai_py.observe.event_history import (
-    ClusterEvent,
-    read_refused_creations,
-    read_scheduler_events,
-)
+from kai_py.observe.event_history import ClusterEvent, read_refused_creations, read_scheduler_events
 from kai_py.observe.explanation import DELETED, Explanation
 from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.gang_state import NOT_PENDING
@@ -57,9 +46,9 @@ from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.subject import named
-from kai_py.simulate.absent_gangs import why_outside, workload_named
 from kai_py.simulate.explained_cluster import SearchReport, explain_cluster
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.absent_gangs import why_outside, workload_named
 from kai_py.simulate.what_if import LoadedCluster
 
 

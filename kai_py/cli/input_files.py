@@ -12,8 +12,13 @@ from typing import BinaryIO
 from kai_py.api import manifests
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.cli.errors import CommandError
-from kai_py.simulate.object_files import ObjectsInFiles, as_utf8, files_below, read_object_files
-from kai_py.simulate.objects import read_stream
+from kai_py.simulate.files.object_files import (
+    ObjectsInFiles,
+    as_utf8,
+    files_below,
+    read_object_files,
+)
+from kai_py.simulate.files.objects import read_stream
 
 
 def name_of(file: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.record import Record
 from kai_py.api.records.unstructured import values_at
-from kai_py.simulate.objects import MAX_BYTES
+from kai_py.simulate.files.objects import MAX_BYTES
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.kinds import (

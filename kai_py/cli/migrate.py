@@ -34,8 +34,8 @@ from kai_py.dialects.kai.migration import (
 )
 from kai_py.dialects.kai.pod_features import Compatibility
 from kai_py.plan.plan import Eviction, Plan
-from kai_py.simulate.object_files import list_items
-from kai_py.simulate.objects import read_objects
+from kai_py.simulate.files.object_files import list_items
+from kai_py.simulate.files.objects import read_objects
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.errors import Forbidden, NotFound

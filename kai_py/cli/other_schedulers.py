@@ -8,8 +8,8 @@ from kai_py.api.records.core import PodSpec
 from kai_py.api.records.unstructured import values_at
 from kai_py.cli.output import say
 from kai_py.config import Configuration
-from kai_py.simulate.manifest_pods import WORKLOADS
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.manifest_pods import WORKLOADS
+from kai_py.simulate.files.objects import Document
 
 
 def say_other_schedulers(documents: Iterable[Document], configuration: Configuration) -> None:

@@ -16,7 +16,7 @@ from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
 
 

@@ -27,7 +27,7 @@ from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
 from kai_py.simulate.cluster import add_uid
-from kai_py.simulate.objects import (
+from kai_py.simulate.files.objects import (
     Document,
     ObjectsError,
     load_objects,

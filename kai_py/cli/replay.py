@@ -36,7 +36,7 @@ from kai_py.cli.sentences import say_lines
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
-from kai_py.simulate.objects import SERVICE_ACCOUNT, Document, ObjectsError, load_objects
+from kai_py.simulate.files.objects import SERVICE_ACCOUNT, Document, ObjectsError, load_objects
 from kai_py.watch.kinds import watched_as
 
 if TYPE_CHECKING:

@@ -27,13 +27,18 @@ from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
 from kai_py.report.simulation_page import duration, simulation_page, waiting_cells
-from kai_py.simulate.fifo import simulate_fifo
-from kai_py.simulate.goodput import PolicyFigures
-from kai_py.simulate.measurements import SimulationResult
-from kai_py.simulate.report import OUR_POLICY, NeverStarted, SimulationReport, summarise
-from kai_py.simulate.scenario import Scenario, ScenarioError, ScenarioQueue, parse_scenario
-from kai_py.simulate.simulation import simulate
-from kai_py.simulate.traces import (
+from kai_py.simulate.scenarios.fifo import simulate_fifo
+from kai_py.simulate.scenarios.goodput import PolicyFigures
+from kai_py.simulate.scenarios.measurements import SimulationResult
+from kai_py.simulate.scenarios.report import OUR_POLICY, NeverStarted, SimulationReport, summarise
+from kai_py.simulate.scenarios.scenario import (
+    Scenario,
+    ScenarioError,
+    ScenarioQueue,
+    parse_scenario,
+)
+from kai_py.simulate.scenarios.simulation import simulate
+from kai_py.simulate.scenarios.traces import (
     SATURATION_HOURS,
     is_trace,
     parse_jobs,

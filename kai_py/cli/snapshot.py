@@ -11,8 +11,8 @@ from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import progress, say
 from kai_py.cli.reading import read_now
-from kai_py.simulate.objects import write_objects
-from kai_py.simulate.redaction import redact
+from kai_py.simulate.files.objects import write_objects
+from kai_py.simulate.files.redaction import redact
 
 
 def command(

@@ -45,14 +45,8 @@ from kai_py.simulate.changes import (
     UnknownNameError,
     node_pattern,
 )
-from kai_py.simulate.objects import Document
-from kai_py.simulate.what_if import (
-    Comparison,
-    NodesNeeded,
-    PlacedGang,
-    nodes_needed,
-    what_if,
-)
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, nodes_needed, what_if
 
 LISTED_BY = {
     "node": "kubectl get nodes lists them",

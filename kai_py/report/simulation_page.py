@@ -21,10 +21,10 @@ from kai_py.report.page import (
     table,
     waiting_times,
 )
-from kai_py.simulate.entitlement import EntitledGpus
-from kai_py.simulate.goodput import PolicyFigures
-from kai_py.simulate.measurements import PodAttempt, SimulationResult
-from kai_py.simulate.report import (
+from kai_py.simulate.scenarios.entitlement import EntitledGpus
+from kai_py.simulate.scenarios.goodput import PolicyFigures
+from kai_py.simulate.scenarios.measurements import PodAttempt, SimulationResult
+from kai_py.simulate.scenarios.report import (
     MAX_SAMPLES,
     OUR_POLICY,
     SimulationReport,

@@ -25,7 +25,7 @@ from kai_py.api.autoscaling import GroupDevices, NodeGroupConfig
 from kai_py.api.node_departures import NodeSignal
 from kai_py.api.problems import field_problems
 from kai_py.policy.node_filters import PASSING_TAINTS
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 
 STATE_METADATA = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"})
 

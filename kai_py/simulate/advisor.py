@@ -32,7 +32,7 @@ from kai_py.observe.suggestion import (
 from kai_py.simulate.change_texts import parse_changes
 from kai_py.simulate.changes import AddObjects, ChangeError, ClusterChange
 from kai_py.simulate.explained_cluster import SearchReport, explain_cluster
-from kai_py.simulate.objects import Document, read_objects
+from kai_py.simulate.files.objects import Document, read_objects
 from kai_py.simulate.what_if import Comparison, NodesNeeded, nodes_needed, what_if
 from kai_py.watch.client import Client
 

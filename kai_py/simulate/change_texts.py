@@ -36,7 +36,7 @@ from kai_py.simulate.changes import (
     UnknownNameError,
 )
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.policy.fit import UNSCHEDULABLE
 from kai_py.simulate.added_nodes import as_added, group_node
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 from kai_py.snapshot.gangs import Gang
 
 SERVER_FIELDS = (

@@ -30,7 +30,7 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import Eviction, GangPlacement, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 from kai_py.simulate.plan_execution import PlanExecution
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection

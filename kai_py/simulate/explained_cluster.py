@@ -28,15 +28,15 @@ from kai_py.observe.explanation import (
 from kai_py.observe.gang_state import TERMINATING
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
-from kai_py.simulate.absent_gangs import (
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.absent_gangs import (
     correct_absent,
     explain_absent,
     is_suspended,
     key_of,
     objects_below,
 )
-from kai_py.simulate.objects import Document
-from kai_py.simulate.suggestions import suggest
+from kai_py.simulate.remedies.suggestions import suggest
 from kai_py.simulate.what_if import LoadedCluster
 from kai_py.snapshot.snapshot import Snapshot
 

@@ -29,12 +29,11 @@ from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.planner import Planner
-from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
-from kai_py.simulate.objects import Document
-from kai_py.simulate.offline_controllers import BUDGET, spent_budget, unused_reservations
-from kai_py.simulate.plan_execution import avoid_devices, devices_not_ready
-from kai_py.simulate.unusable_objects import refused_amounts, without_amounts
-from kai_py.simulate.written_objects import (
+from kai_py.simulate.files.controllers import BUDGET, spent_budget, unused_reservations
+from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.unusable_objects import refused_amounts, without_amounts
+from kai_py.simulate.files.written_objects import (
     admitted_pod,
     created_claim,
     extended_resource_status,
@@ -46,6 +45,7 @@ from kai_py.simulate.written_objects import (
     with_spec,
     without_consumers,
 )
+from kai_py.simulate.plan_execution import avoid_devices, devices_not_ready
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME

@@ -11,15 +11,15 @@ from msgspec import Struct, field
 
 from kai_py.config import Configuration
 from kai_py.plan.plan import Plan, Stage
-from kai_py.simulate.complete_objects import complete_objects
-from kai_py.simulate.object_files import ObjectsInFiles, RejectedObject
-from kai_py.simulate.objects import Document
-from kai_py.simulate.offline_cluster import OfflineCluster, named
-from kai_py.simulate.unusable_objects import (
+from kai_py.simulate.files.complete_objects import complete_objects
+from kai_py.simulate.files.object_files import ObjectsInFiles, RejectedObject
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.unusable_objects import (
     absent_owners,
     queue_problems,
     workloads_without_pods,
 )
+from kai_py.simulate.offline_cluster import OfflineCluster, named
 
 VERSION = 1
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC).timestamp()

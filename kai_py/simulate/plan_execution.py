@@ -28,8 +28,8 @@ from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
 from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
-from kai_py.simulate.objects import Document
-from kai_py.simulate.written_objects import (
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.written_objects import (
     admitted_pod,
     created_claim,
     extended_resource_status,

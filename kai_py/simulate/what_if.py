@@ -17,8 +17,8 @@ from kai_py.plan.plan import CAPACITY_MAY_HELP, Eviction, Plan, Stage
 from kai_py.simulate.change_texts import in_order
 from kai_py.simulate.changes import AddNodes, ClusterChange
 from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
+from kai_py.simulate.files.objects import Document
 from kai_py.simulate.fork import run_in_fork
-from kai_py.simulate.objects import Document
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.snapshot import Snapshot

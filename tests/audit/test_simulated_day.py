@@ -4,8 +4,8 @@ import pytest
 
 from kai_py.config import Configuration
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.scenario import parse_scenario
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.scenario import parse_scenario
+from kai_py.simulate.scenarios.simulation import simulate
 from tests.support.audits import audit
 from tests.support.repository import DOCS
 

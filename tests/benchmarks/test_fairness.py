@@ -4,8 +4,8 @@ import math
 
 from benchmarks.fairness.week import CONFIGURATION, fairness, week
 from kai_py.config import EvictionConfig
-from kai_py.simulate.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
+from kai_py.simulate.scenarios.simulation import simulate
 
 
 def scenario(*jobs):

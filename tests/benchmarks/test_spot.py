@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.spot.__main__ import DECLARED, NODES, figures, read_models, scenario
 from kai_py.config import Configuration
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.simulation import simulate
 
 
 def test_every_row_has_the_same_nodes_and_work():

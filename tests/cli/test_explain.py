@@ -23,7 +23,7 @@ from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.subject import gang_keys
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch
 from kai_py.plan.plan import Plan
-from kai_py.simulate.objects import write_objects
+from kai_py.simulate.files.objects import write_objects
 from tests.observe.shown import view_of
 from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from kai_py.api import manifests
 from kai_py.cli import input_files, main
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.simulate import objects
+from kai_py.simulate.files import objects
 from tests.support.poison.fuzz import paths
 from tests.support.poison.objects import ordinary
 from tests.support.poison.process import canary, small_world

@@ -9,7 +9,7 @@ import typer
 from kai_py.cli.errors import CommandError
 from kai_py.cli.kai_archive import read_archive
 from kai_py.cli.replay import command
-from kai_py.simulate.objects import write_objects
+from kai_py.simulate.files.objects import write_objects
 from tests.dialects import feeding as fed
 from tests.dialects.kai.objects import job, kai_queue, native_queue, with_pods
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.simulate.objects import write_objects
+from kai_py.simulate.files.objects import write_objects
 from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated
 from tests.simulate.test_changes import PATTERN

@@ -21,7 +21,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.grouping.rule_table import RuleTable, shipped_rules
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.quarantine import Quarantine, raise_failure
 from kai_py.snapshot.snapshot import Snapshot

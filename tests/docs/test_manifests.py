@@ -8,7 +8,7 @@ import yaml
 
 from kai_py.config import parse_configuration
 from kai_py.lint.check import lint_together
-from kai_py.simulate.scenario import parse_scenario
+from kai_py.simulate.scenarios.scenario import parse_scenario
 from tests.docs.pages import PAGES, label, manifests
 
 WITH_MANIFESTS = [page for page in PAGES if manifests(page)]

@@ -10,7 +10,7 @@ from kai_py.plan.plan import Action
 from kai_py.report.decisions_page import waits_by_pods
 from kai_py.report.page import started_within
 from kai_py.report.simulation_page import gpus_over_time
-from kai_py.simulate.measurements import PodAttempt
+from kai_py.simulate.scenarios.measurements import PodAttempt
 
 SECONDS = st.floats(0, 1000)
 

@@ -8,10 +8,10 @@ from kai_py.policy.fairness_rules import NATIVE
 from kai_py.report.decisions_page import decisions_page
 from kai_py.report.plan_page import plan_page
 from kai_py.report.simulation_page import simulation_page
-from kai_py.simulate.fifo import simulate_fifo
-from kai_py.simulate.report import OUR_POLICY, summarise
-from kai_py.simulate.scenario import parse_scenario
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.fifo import simulate_fifo
+from kai_py.simulate.scenarios.report import OUR_POLICY, summarise
+from kai_py.simulate.scenarios.scenario import parse_scenario
+from kai_py.simulate.scenarios.simulation import simulate
 from tests.observe.browser import browsing, find_browser
 from tests.observe.shown import view_of
 from tests.support.worlds import gang, world

@@ -8,7 +8,7 @@ What a NUMA exporter reports of a node.
 import msgspec
 
 from kai_py.config import Configuration
-from kai_py.simulate.object_files import ObjectsInFiles, read_object_files
+from kai_py.simulate.files.object_files import ObjectsInFiles, read_object_files
 from kai_py.simulate.offline_plan import plan_objects
 from tests.support.cluster.api import Document
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from kai_py.config import Configuration
-from kai_py.simulate.object_files import ObjectsInFiles
+from kai_py.simulate.files.object_files import ObjectsInFiles
 from kai_py.simulate.offline_plan import plan_objects
 from tests.support.linting import lint
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from kai_py.cli import main
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
-from kai_py.simulate.entitlement import EntitledGpus, GangRest, entitled_gpus, queue_table
-from kai_py.simulate.fifo import simulate_fifo
-from kai_py.simulate.goodput import policy_figures
-from kai_py.simulate.scenario import arrivals, parse_scenario
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.entitlement import EntitledGpus, GangRest, entitled_gpus, queue_table
+from kai_py.simulate.scenarios.fifo import simulate_fifo
+from kai_py.simulate.scenarios.goodput import policy_figures
+from kai_py.simulate.scenarios.scenario import arrivals, parse_scenario
+from kai_py.simulate.scenarios.simulation import simulate
 from tests.support.examples import examples
 from tests.support.repository import ROOT
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from kai_py.simulate import objects
-from kai_py.simulate.objects import ObjectsError, load_objects, read_objects, write_objects
+from kai_py.simulate.files import objects
+from kai_py.simulate.files.objects import ObjectsError, load_objects, read_objects, write_objects
 from kai_py.watch.client import Client
 from kai_py.watch.errors import Unreachable
 from tests.simulate.clusters import job, queue, simulated

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kai_py.simulate.complete_objects import VOLUME_CLAIM, complete_objects
-from kai_py.simulate.object_files import ObjectKey
+from kai_py.simulate.files.complete_objects import VOLUME_CLAIM, complete_objects
+from kai_py.simulate.files.object_files import ObjectKey
 from tests.simulate.manifests import QUEUE, node, placed_on, plan, pod
 
 CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

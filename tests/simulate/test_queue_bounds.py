@@ -7,7 +7,12 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.kai import KaiQueue
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.embedded.patches import apply_merge_patch
-from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patch, bound_patches
+from kai_py.simulate.remedies.queue_bounds import (
+    QueueBound,
+    RaisedBound,
+    bound_patch,
+    bound_patches,
+)
 from kai_py.snapshot.tables.queue_objects import queue_info
 from tests.dialects.kai.objects import kai_queue
 from tests.simulate.clusters import queue

@@ -14,8 +14,8 @@ from kai_py.api.spot import SpotUse
 from kai_py.config import Configuration
 from kai_py.grouping.gang import Subgroup
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.objects import Document
-from kai_py.simulate.redaction import is_common, redact
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.redaction import is_common, redact
 from tests.cluster.fake_kubelet.nodes import FakeNode, gpu_nodes, node_document, slice_document
 from tests.corpus.test_grouping import CASES, grouped_documents, whole_objects
 from tests.simulate.clusters import NOW, queue, simulated

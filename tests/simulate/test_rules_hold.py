@@ -13,7 +13,7 @@ from kai_py.config import Configuration
 from kai_py.embedded.resources import PODS
 from kai_py.simulate.changes import AddNodes, AddObjects, DrainNode
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.object_files import ObjectsInFiles
+from kai_py.simulate.files.object_files import ObjectsInFiles
 from kai_py.simulate.offline_cluster import OfflineCluster
 from kai_py.simulate.offline_plan import plan_objects
 from kai_py.simulate.plan_execution import PlanExecution

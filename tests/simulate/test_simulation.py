@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from kai_py.config import Configuration, FairShareConfig
 from kai_py.plan.plan import Action
-from kai_py.simulate import scenario
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.goodput import policy_figures
-from kai_py.simulate.measurements import GangWait
-from kai_py.simulate.report import jain_index, summarise, waiting_times
-from kai_py.simulate.scenario import ScenarioError, arrivals, parse_scenario
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios import scenario
+from kai_py.simulate.scenarios.goodput import policy_figures
+from kai_py.simulate.scenarios.measurements import GangWait
+from kai_py.simulate.scenarios.report import jain_index, summarise, waiting_times
+from kai_py.simulate.scenarios.scenario import ScenarioError, arrivals, parse_scenario
+from kai_py.simulate.scenarios.simulation import simulate
 from tests.simulate.clusters import NOW, job, queue, simulated
 from tests.support.repository import DOCS
 

@@ -3,8 +3,8 @@
 import pytest
 
 from kai_py.config import Configuration, OrderConfig
-from kai_py.simulate.scenario import parse_scenario
-from kai_py.simulate.simulation import simulate
+from kai_py.simulate.scenarios.scenario import parse_scenario
+from kai_py.simulate.scenarios.simulation import simulate
 
 RESERVED_AFTER = 30 * 60
 LONGEST_SMALL = 40 * 60

@@ -10,8 +10,8 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.suggestion import Verb
 from kai_py.plan.plan import Action, Eviction
 from kai_py.simulate.changes import ApplySteps
-from kai_py.simulate.remedy_search import as_suggestion
-from kai_py.simulate.suggestions import suggest
+from kai_py.simulate.remedies.search import as_suggestion
+from kai_py.simulate.remedies.suggestions import suggest
 from kai_py.simulate.what_if import Comparison, LoadedCluster
 from tests.simulate.clusters import NOW, job, priority_class, queue, running, simulated
 from tests.support.cluster.manifests import pod, pod_spec

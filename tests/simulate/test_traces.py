@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from kai_py.cli import main
 from kai_py.config import Configuration
-from kai_py.simulate import traces
-from kai_py.simulate.report import summarise
-from kai_py.simulate.scenario import NodeGroup, ScenarioError
-from kai_py.simulate.simulation import simulate
-from kai_py.simulate.traces import (
+from kai_py.simulate.scenarios import traces
+from kai_py.simulate.scenarios.report import summarise
+from kai_py.simulate.scenarios.scenario import NodeGroup, ScenarioError
+from kai_py.simulate.scenarios.simulation import simulate
+from kai_py.simulate.scenarios.traces import (
     MODEL_LABEL,
     is_trace,
     parse_jobs,

@@ -19,7 +19,7 @@ from kai_py.simulate.changes import (
     UnknownNameError,
 )
 from kai_py.simulate.fork import ForkFailedError, run_in_fork
-from kai_py.simulate.suggestions import suggest
+from kai_py.simulate.remedies.suggestions import suggest
 from kai_py.simulate.what_if import (
     Comparison,
     LoadedCluster,

@@ -1,7 +1,7 @@
 """What is saved of a cluster: owners of kinds that are known only from references to them."""
 
 from kai_py.cli.connection import cluster_client
-from kai_py.simulate.objects import read_objects
+from kai_py.simulate.files.objects import read_objects
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.frameworks import FRAMEWORKS, Framework, owned, owner, served
 from tests.support.cluster.manifests import queue

@@ -19,9 +19,9 @@ from kai_py.grouping.annotations import MIN_AVAILABLE_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.placement.reasons import amount_text
 from kai_py.plan.state.empty_nodes import eventually_admitted
-from kai_py.simulate.manifest_remedies import Spec, annotate_owners, edit_pod_spec, pod_specs
-from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, delete, first_verified, replace
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.manifests import Spec, annotate_owners, edit_pod_spec, pod_specs
+from kai_py.simulate.remedies.search import RemedySearch, delete, first_verified, replace
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.node_kinds import node_kinds
 

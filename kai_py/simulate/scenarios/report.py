@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from kai_py.api.times import HOUR
 from kai_py.plan.plan import Stage
-from kai_py.simulate.goodput import PolicyFigures, policy_figures
-from kai_py.simulate.measurements import GangWait, SimulationResult, UsageInterval
+from kai_py.simulate.scenarios.goodput import PolicyFigures, policy_figures
+from kai_py.simulate.scenarios.measurements import GangWait, SimulationResult, UsageInterval
 
 MAX_SAMPLES = 241
 OUR_POLICY = "kai-py"

@@ -25,9 +25,9 @@ from kai_py.embedded.resources import (
     STATEFUL_SETS,
     VOLUME_CLAIMS,
 )
-from kai_py.simulate.object_files import ObjectKey, RejectedObject
-from kai_py.simulate.objects import Document
-from kai_py.simulate.written_objects import with_spec
+from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.written_objects import with_spec
 
 WORKLOADS = frozenset(
     (each.group, each.kind) for each in (JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS)

@@ -10,9 +10,9 @@ from kai_py.api.queue import API_VERSION
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Stage
-from kai_py.simulate.objects import Document
-from kai_py.simulate.queue_bounds import QueueBound, RaisedBound, bound_patches
-from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.queue_bounds import QueueBound, RaisedBound, bound_patches
+from kai_py.simulate.remedies.search import RemedySearch, first_verified, patch
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.tables.queues import QueueInfo
 

@@ -11,8 +11,8 @@ from kai_py.api.records.node import HARD_EFFECTS, Taint, taint_text
 from kai_py.grouping.topology_annotations import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.policy.node_filters import PASSING_TAINTS
-from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, first_verified, patch, replace
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.search import RemedySearch, first_verified, patch, replace
 
 Spec = dict[str, Any]
 Edits = Iterable[tuple[str, Callable[[Spec], object]]]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_py.simulate.scenario import Scenario, ScenarioJob, queue_spec
+from kai_py.simulate.scenarios.scenario import Scenario, ScenarioJob, queue_spec
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.tables.queue_objects import queue_info
 from kai_py.snapshot.tables.queue_tree import QueueTable, build_queue_table

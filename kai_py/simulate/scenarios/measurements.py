@@ -15,15 +15,15 @@ from kai_py.api.times import HOUR
 from kai_py.embedded.clock import SIMULATION_START
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.entitlement import (
+from kai_py.simulate.scenarios.entitlement import (
     EntitledGpus,
     EntitlementSample,
     EntitlementSamples,
     entitled_gpus,
     gang_rest,
 )
-from kai_py.simulate.scenario import Arrival, Scenario, ScenarioJob
-from kai_py.simulate.workloads import NAMESPACE, set_run_seconds
+from kai_py.simulate.scenarios.scenario import Arrival, Scenario, ScenarioJob
+from kai_py.simulate.scenarios.workloads import NAMESPACE, set_run_seconds
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.snapshot import Snapshot

@@ -20,10 +20,10 @@ from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.workload_gang import describe_start, first_template
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
-from kai_py.simulate.complete_objects import owner_keys, was_never_applied
-from kai_py.simulate.object_files import ObjectKey, RejectedObject
-from kai_py.simulate.objects import Document
-from kai_py.simulate.written_objects import with_spec
+from kai_py.simulate.files.complete_objects import owner_keys, was_never_applied
+from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.written_objects import with_spec
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_access import NamespaceLabels

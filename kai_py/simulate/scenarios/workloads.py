@@ -19,7 +19,7 @@ from kai_py.grouping.annotations import (
     ON_DEPARTURE_KEY,
     SPOT_KEY,
 )
-from kai_py.simulate.scenario import Arrival, NodeGroup, ScenarioJob
+from kai_py.simulate.scenarios.scenario import Arrival, NodeGroup, ScenarioJob
 
 NAMESPACE = "default"
 SPOT_LABELS = {"karpenter.sh/capacity-type": "spot"}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kai_py.api.manifests import ManifestError, read_documents
-from kai_py.simulate.objects import Document, expanded, is_name, object_problem, read_file
+from kai_py.simulate.files.objects import Document, expanded, is_name, object_problem, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Files that are read in a directory, in either case; one that is named may have any name."""

@@ -19,15 +19,15 @@ from kai_py.plan.explain.unresolved_names import (
     nearest_object,
     unresolved_names,
 )
-from kai_py.simulate.capacity_remedies import (
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.capacity import (
     claim_objects,
     claim_requests,
     edit_claim,
     recreated_owners,
 )
-from kai_py.simulate.manifest_remedies import annotate_owners, pod_specs
-from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch, create, first_verified, replace
+from kai_py.simulate.remedies.manifests import annotate_owners, pod_specs
+from kai_py.simulate.remedies.search import RemedySearch, create, first_verified, replace
 from kai_py.snapshot.missing_objects import CLAIMS, STORAGE_CLASSES, TEMPLATES, VOLUME_CLAIMS
 
 DISPENSABLE = frozenset({NameKind.NODE_LABEL, NameKind.LABEL_VALUE, NameKind.RESOURCE})

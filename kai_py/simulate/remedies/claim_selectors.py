@@ -30,15 +30,15 @@ from kai_py.lint.cel.references import (
 )
 from kai_py.lint.cel.terms import Term, parse_terms, walk_terms
 from kai_py.observe.suggestion import Suggestion
-from kai_py.simulate.capacity_remedies import (
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.capacity import (
     claim_objects,
     claim_requests,
     edit_claim,
     replace_selector,
     selectors_of,
 )
-from kai_py.simulate.objects import Document
-from kai_py.simulate.remedy_search import RemedySearch
+from kai_py.simulate.remedies.search import RemedySearch
 
 CONSTRAINED = ("matchAttribute", "distinctAttribute")
 

@@ -15,7 +15,9 @@ from itertools import chain
 from kai_py.api.times import format_duration, format_time
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import CAPACITY_MAY_HELP, Stage
-from kai_py.simulate.capacity_remedies import (
+from kai_py.simulate.changes import ApplySteps, combine_steps
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.remedies.capacity import (
     add_nodes,
     end_one_gang,
     fewer_device_conditions,
@@ -24,15 +26,8 @@ from kai_py.simulate.capacity_remedies import (
     reduce_requests,
     tolerated_devices,
 )
-from kai_py.simulate.changes import ApplySteps, combine_steps
-from kai_py.simulate.corrections import (
-    correct_device_class,
-    correct_names,
-    correct_queue,
-    correct_references,
-    create_volume_claims,
-)
-from kai_py.simulate.manifest_remedies import (
+from kai_py.simulate.remedies.claim_selectors import correct_device_names, correct_selectors
+from kai_py.simulate.remedies.manifests import (
     relax_node_conditions,
     relax_pod_rules,
     relax_topology,
@@ -40,8 +35,14 @@ from kai_py.simulate.manifest_remedies import (
     tolerate_taints,
     uncordon_node,
 )
-from kai_py.simulate.objects import Document
-from kai_py.simulate.queue_remedies import (
+from kai_py.simulate.remedies.names import (
+    correct_device_class,
+    correct_names,
+    correct_queue,
+    correct_references,
+    create_volume_claims,
+)
+from kai_py.simulate.remedies.queues import (
     create_queue,
     disable_min_runtime,
     disable_reservation,
@@ -51,8 +52,7 @@ from kai_py.simulate.queue_remedies import (
     raise_maximum,
     relax_disruption_budget,
 )
-from kai_py.simulate.remedy_search import RemedySearch
-from kai_py.simulate.selector_corrections import correct_device_names, correct_selectors
+from kai_py.simulate.remedies.search import RemedySearch
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster
 from kai_py.snapshot.gangs import Gang
 

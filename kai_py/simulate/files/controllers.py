@@ -38,9 +38,9 @@ from kai_py.embedded.errors import RequestError
 from kai_py.embedded.selectors import label_selector
 from kai_py.embedded.subresources import counts_for_budgets, is_exempt
 from kai_py.grouping.admitted import shared_groups
-from kai_py.simulate.object_files import ObjectKey
-from kai_py.simulate.objects import Document
-from kai_py.simulate.written_objects import volume_claimed, with_spec
+from kai_py.simulate.files.object_files import ObjectKey
+from kai_py.simulate.files.objects import Document
+from kai_py.simulate.files.written_objects import volume_claimed, with_spec
 from kai_py.snapshot.pod_volumes import volume_request
 from kai_py.snapshot.tables.volumes import AvailableVolume, parse_volume
 from kai_py.snapshot.volume_requirements import VolumeRequest

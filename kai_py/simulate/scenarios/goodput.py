@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from kai_py.api.times import HOUR
 from kai_py.policy.lost_work import EARLY_SECONDS
-from kai_py.simulate.measurements import GangWait, PodAttempt, SimulationResult
+from kai_py.simulate.scenarios.measurements import GangWait, PodAttempt, SimulationResult
 
 
 class WaitFigures(Struct, frozen=True):

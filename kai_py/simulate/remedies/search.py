@@ -12,7 +12,7 @@ from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Stage
 from kai_py.simulate.changes import SERVER_FIELDS, ApplySteps, ChangeError
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 from kai_py.simulate.what_if import (
     Comparison,
     LoadedCluster,

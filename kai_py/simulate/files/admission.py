@@ -40,8 +40,8 @@ from kai_py.embedded.kinds.pod_defaults import (
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 from kai_py.embedded.resources import LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES
 from kai_py.embedded.store import Store
-from kai_py.simulate.object_files import ObjectKey, RejectedObject
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
+from kai_py.simulate.files.objects import Document
 
 _COMPLETING = {
     (each.group, each.kind) for each in (PRIORITY_CLASSES, RUNTIME_CLASSES, LIMIT_RANGES)

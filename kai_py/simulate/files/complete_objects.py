@@ -30,17 +30,17 @@ from kai_py.embedded.documents import is_finished
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.simulate.admission import (
+from kai_py.simulate.files.admission import (
     complete_group,
     complete_pod,
     create_surroundings,
     default_requests,
     refused_objects,
 )
-from kai_py.simulate.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
-from kai_py.simulate.object_files import ObjectKey, RejectedObject, key_of
-from kai_py.simulate.objects import Document
-from kai_py.simulate.offline_controllers import bind_claims, complete_budgets
+from kai_py.simulate.files.controllers import bind_claims, complete_budgets
+from kai_py.simulate.files.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
+from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
+from kai_py.simulate.files.objects import Document
 from kai_py.watch.kinds import COMPOSITE_GROUPS, NATIVE_GROUPS, WATCHED, WATCHED_BY_NAME
 
 GROUPS = {(each.group, each.name) for each in (NATIVE_GROUPS, COMPOSITE_GROUPS)}

@@ -26,10 +26,21 @@ from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import NODES, PODS
 from kai_py.plan.observations import CheckpointRequest
 from kai_py.simulate.cluster import SimulatedCluster
-from kai_py.simulate.entitlement import EntitlementSamples, queue_table
-from kai_py.simulate.measurements import QueueTotals, Recorder, SimulationResult
-from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, arrivals, queue_manifest
-from kai_py.simulate.workloads import Manifest, job_manifest, node_manifests, priority_class
+from kai_py.simulate.scenarios.entitlement import EntitlementSamples, queue_table
+from kai_py.simulate.scenarios.measurements import QueueTotals, Recorder, SimulationResult
+from kai_py.simulate.scenarios.scenario import (
+    Arrival,
+    NodeGroup,
+    Scenario,
+    arrivals,
+    queue_manifest,
+)
+from kai_py.simulate.scenarios.workloads import (
+    Manifest,
+    job_manifest,
+    node_manifests,
+    priority_class,
+)
 
 ANSWER_SECONDS = 20.0
 NOTICE = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}

@@ -18,7 +18,7 @@ from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.spot import SpotUse
 from kai_py.grouping.annotations import ON_EVICTION, ON_POD_LOSS
 from kai_py.grouping.gang_settings import Preemptibility
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 
 
 def _words(text: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
 from kai_py.api.references import ClaimRef
 from kai_py.embedded.documents import lookup
 from kai_py.plan.plan import ClaimToCreate, Placement
-from kai_py.simulate.objects import Document
+from kai_py.simulate.files.objects import Document
 
 
 def with_spec(document: Document, fields: Mapping[str, Any]) -> Document:

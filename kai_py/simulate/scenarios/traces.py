@@ -30,7 +30,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from kai_py.api.problems import field_problems
-from kai_py.simulate.scenario import (
+from kai_py.simulate.scenarios.scenario import (
     MAX_ARRIVALS,
     NodeGroup,
     Scenario,

@@ -17,14 +17,14 @@ from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.times import HOUR
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import FairnessRules
-from kai_py.simulate.entitlement import (
+from kai_py.simulate.scenarios.entitlement import (
     EntitledGpus,
     EntitlementSamples,
     entitled_gpus,
     gang_rest,
     queue_table,
 )
-from kai_py.simulate.measurements import (
+from kai_py.simulate.scenarios.measurements import (
     GangWait,
     PodAttempt,
     QueueTotals,
@@ -32,8 +32,8 @@ from kai_py.simulate.measurements import (
     UsageInterval,
     free_gpu_figures,
 )
-from kai_py.simulate.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals
-from kai_py.simulate.workloads import NAMESPACE
+from kai_py.simulate.scenarios.scenario import Arrival, NodeGroup, Scenario, ScenarioJob, arrivals
+from kai_py.simulate.scenarios.workloads import NAMESPACE
 from kai_py.snapshot.resources import Bools, Floats
 
 WHOLE = 1.0 - 1e-9

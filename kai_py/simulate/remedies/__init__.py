@@ -1,0 +1,1 @@
+"""Remedies: the smallest changes that would let a pending gang start."""

@@ -1,0 +1,1 @@
+"""Scenarios: hours of a cluster in seconds, measured and compared with other policies."""
