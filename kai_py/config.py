@@ -15,7 +15,7 @@ from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.choices import Profile
 from kai_py.api.extensions import InstalledAction
 from kai_py.api.manifests import ManifestError, line_at, read_documents
-from kai_py.api.model import ApiModel, Name, QualifiedName
+from kai_py.api.model import ApiModel, LabelValue, Name, QualifiedName
 from kai_py.api.node_departures import NodeDeparturesConfig
 from kai_py.api.problems import field_problems
 from kai_py.api.settings import (
@@ -178,7 +178,7 @@ class KindDefaultsConfig(ApiModel):
 class KaiConfig(ApiModel):
     """The API of KAI-Scheduler, read where a cluster serves it."""
 
-    queue_label: Annotated[str, Field(min_length=1, max_length=316)] = "kai.scheduler/queue"
+    queue_label: QualifiedName = "kai.scheduler/queue"
     """Label that names a workload's queue in KAI's way."""
     write_status: bool = True
     """Write statuses of KAI's Queues and PodGroups; off while KAI's controllers write them."""
@@ -240,9 +240,9 @@ class LeaderElectionConfig(ApiModel):
 class NodePoolConfig(ApiModel):
     """The part of the cluster this replica schedules."""
 
-    label: Annotated[str, Field(min_length=1, max_length=316)] = "kai.scheduler/node-pool"
+    label: QualifiedName = "kai.scheduler/node-pool"
     """Node label that names a node's pool."""
-    name: Annotated[str, Field(max_length=63)] = ""
+    name: LabelValue = ""
     """Pool to schedule: empty means the nodes without the label."""
 
 

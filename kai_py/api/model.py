@@ -27,6 +27,11 @@ from pydantic.config import JsonDict
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+QUALIFIED_NAME_PATTERN = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+LABEL_VALUE_PATTERN = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 QUANTITY_PATTERN = (
     r"^\+?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$"
 )
@@ -62,8 +67,9 @@ Amount = Annotated[
 """A Kubernetes quantity of zero or more."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME_PATTERN)]
-QualifiedName = Annotated[str, Field(min_length=1, max_length=316)]
-LabelValue = Annotated[str, Field(max_length=63)]
+QualifiedName = Annotated[str, Field(min_length=1, max_length=316, pattern=QUALIFIED_NAME_PATTERN)]
+"""The key of a label or taint, or a condition type."""
+LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE_PATTERN)]
 
 
 def _camel(name: str) -> str:

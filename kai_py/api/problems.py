@@ -12,6 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from kai_py.api.model import LABEL_VALUE_PATTERN, NAME_PATTERN, QUALIFIED_NAME_PATTERN
 
 FieldPath = tuple[str | int, ...]
 """Keys and indices from a document's root."""
@@ -21,6 +24,11 @@ _MESSAGES = {
     "dict_type": "must be a mapping",
     "tuple_type": "must be a list",
     "missing": "is required",
+}
+_PATTERN_MESSAGES = {
+    NAME_PATTERN: "must be lower-case letters, digits, - and ., with a letter or digit at each end",
+    LABEL_VALUE_PATTERN: "must be letters, digits, -, _ and ., with a letter or digit at each end",
+    QUALIFIED_NAME_PATTERN: "must be a key of labels: NAME or DOMAIN/NAME",
 }
 
 
@@ -42,7 +50,7 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
 
     To pydantic a list of which each entry has a problem is also too short; that is left out.
     """
-    details = error.errors(include_url=False, include_context=False, include_input=False)
+    details = error.errors(include_url=False, include_input=False)
     paths = {tuple(detail["loc"]) for detail in details}
     outer = {path[:length] for path in paths for length in range(len(path))}
     return tuple(
@@ -50,11 +58,19 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
         if detail["type"] == "extra_forbidden"
         else FieldProblem(
             tuple(detail["loc"]),
-            _MESSAGES.get(detail["type"], detail["msg"].removeprefix("Value error, ")),
+            _message(detail),
         )
         for detail in details
         if detail["type"] != "too_short" or tuple(detail["loc"]) not in outer
     )
+
+
+def _message(detail: ErrorDetails) -> str:
+    if detail["type"] == "string_pattern_mismatch":
+        known = _PATTERN_MESSAGES.get(detail["ctx"]["pattern"])
+        if known is not None:
+            return known
+    return _MESSAGES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
 
 
 def field_path(path: FieldPath) -> str:

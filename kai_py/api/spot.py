@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kai_py.api.model import ApiModel, QualifiedName
+from kai_py.api.model import ApiModel, LabelValue, QualifiedName
 from kai_py.api.times import Duration
 
 
@@ -37,7 +37,7 @@ class SpotFallback(ApiModel):
 
 SpotLabels = dict[
     QualifiedName,
-    Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(min_length=1, max_length=16)],
+    Annotated[tuple[LabelValue, ...], Field(min_length=1, max_length=16)],
 ]
 
 DEFAULT_SPOT_LABELS: SpotLabels = {
