@@ -26,12 +26,8 @@ from kai_py.cli.options import takes_groups
 from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say, write_files
 from kai_py.cli.reading import plan_cluster
 from kai_py.config import Configuration, ConfigurationError, parse_configuration
-from kai_py.dialects.kai.migration import (
-    MigrationNote,
-    configurations_of,
-    kind_defaults,
-    migration_notes,
-)
+from kai_py.dialects.kai.configurations import configurations_of, kind_defaults
+from kai_py.dialects.kai.migration import MigrationNote, migration_notes
 from kai_py.dialects.kai.pod_features import Compatibility
 from kai_py.plan.plan import Eviction, Plan
 from kai_py.simulate.files.object_files import list_items

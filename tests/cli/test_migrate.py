@@ -378,3 +378,50 @@ def test_the_switch_is_planned_by_kais_rules_on_a_cluster(tmp_path, capsys):
         "default-queue",
         "waits",
     )
+
+
+GLOBAL = """
+apiVersion: kai.scheduler/v1
+kind: Config
+metadata: {name: kai-config}
+spec:
+  global:
+    schedulerName: gpus
+    queueLabelKey: example.com/queue
+    nodePoolLabelKey: example.com/pool
+    podLabelSelector: {team: vision}
+---
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: a}
+spec: {partitionLabelValue: a}
+---
+apiVersion: v1
+kind: Config
+metadata: {name: other}
+spec: {global: {schedulerName: wrong}}
+"""
+
+
+def test_names_in_kais_config_are_taken_into_every_configuration(tmp_path, capsys):
+    file = tmp_path / "config.yaml"
+    file.write_text(GLOBAL)
+    with pytest.raises(typer.Exit):
+        command([str(file)], write_config=tmp_path / "out", json=True)
+    found = json.loads(capsys.readouterr().out)
+    fields = [note["field"] for note in found if note["subject"] == "Config/kai-config"]
+    assert fields == [
+        "",
+        "spec.global.schedulerName",
+        "spec.global.queueLabelKey",
+        "spec.global.nodePoolLabelKey",
+        "spec.global.podLabelSelector",
+    ]
+    (written,) = (tmp_path / "out").iterdir()
+    configuration = read_configuration(written)
+    assert configuration.scheduler_name == "gpus"
+    assert configuration.kai.queue_label == "example.com/queue"
+    assert (configuration.node_pool.label, configuration.node_pool.name) == (
+        "example.com/pool",
+        "a",
+    )

@@ -2,17 +2,8 @@
 
 Every note names an object and, where one causes it, a field. ``WORKS`` is reported once per object
 of KAI's API and per feature that a workload asks for; the other notes say what to do.
-
-KAI's own settings, SchedulingShards and defaults by kind, become configurations of ours: one per
-shard, as one process schedules a node pool. What has no counterpart is left out;
-``migration_notes`` names it. Values are copied as they are written: reading the configuration
-checks them.
-
-Source: KAI-Scheduler, SchedulingShard kai.scheduler/v1; the ConfigMap that
-``defaultConfigPerTypeConfigMapName`` names, key ``types``.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,120 +13,23 @@ import msgspec
 from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiQueue, KaiSubGroup
 from kai_py.api.records.record import convert_record
 from kai_py.dialects.kai import keys
+from kai_py.dialects.kai.configurations import (
+    GLOBAL_PATHS,
+    PATHS,
+    RawObject,
+    group_of,
+    is_config,
+    is_kind,
+    kind_defaults,
+    mapping_of,
+    value_at,
+)
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
 from kai_py.dialects.kai.pod_groups import problems_of
 from kai_py.dialects.kai.queues import kai_queue_info
 
-RawObject = Mapping[str, Any]
-
-TYPES_KEY = "types"
-DEFAULT_SHARD = "default"
-STALENESS_GRACE = "eviction.stalenessGrace"
-NEVER = "2562047h"
-"""The longest time; a negative one means never in KAI."""
-PATHS: Mapping[str, str] = {
-    "partitionLabelValue": "nodePool.name",
-    "placementStrategy.gpu": "placement.gpu",
-    "placementStrategy.cpu": "placement.cpu",
-    "minRuntime.preemptMinRuntime": "eviction.preemptMinRuntime",
-    "minRuntime.reclaimMinRuntime": "eviction.reclaimMinRuntime",
-    "kValue": "fairShare.usageWeight",
-    "usageDBConfig.connectionString": "fairShare.prometheus.url",
-    "usageDBConfig.usageParams.halfLifePeriod": "fairShare.halfLife",
-    "usageDBConfig.usageParams.windowSize": "fairShare.prometheus.window.size",
-    "usageDBConfig.usageParams.windowType": "fairShare.prometheus.window.type",
-    "usageDBConfig.usageParams.tumblingWindowStartTime": "fairShare.prometheus.window.start",
-    "usageDBConfig.usageParams.cronString": "fairShare.prometheus.window.cron",
-    "usageDBConfig.usageParams.fetchInterval": "fairShare.prometheus.interval",
-    "args.schedule-period": "cyclePeriod",
-    "args.default-staleness-grace-period": STALENESS_GRACE,
-    "args.max-consolidation-preemptees": "eviction.consolidateAtMost",
-    "args.scheduler-name": "schedulerName",
-    "actions.preempt.enabled": "eviction.preempt",
-    "actions.reclaim.enabled": "eviction.reclaim",
-    "actions.consolidation.enabled": "eviction.consolidate",
-}
-"""Fields of a shard's spec, and where their values belong in a configuration."""
-NUMBERS = frozenset({"eviction.consolidateAtMost", "fairShare.usageWeight"})
-"""Numbers that KAI writes as text."""
-USAGE_FIELDS = "fairShare.prometheus."
-
-
-def configurations_of(documents: Iterable[RawObject]) -> dict[str, dict[str, Any]]:
-    """A configuration for each shard, by the shard's name; one called ``default`` without any."""
-    known = list(documents)
-    shards = {
-        str(_value(each, "metadata.name") or ""): _mapping(each.get("spec"))
-        for each in known
-        if each.get("kind") == "SchedulingShard"
-    }
-    defaults = [entry for each in known for entry in kind_defaults(each)]
-    return {
-        name: _configuration(spec, defaults)
-        for name, spec in sorted(shards.items() or {DEFAULT_SHARD: {}}.items())
-    }
-
-
-def kind_defaults(document: RawObject) -> Iterator[dict[str, str]]:
-    """The entries of ``kai.kindDefaults`` that a ConfigMap of KAI has; none of any other object."""
-    data = document.get("data")
-    if document.get("kind") != "ConfigMap" or not isinstance(data, Mapping):
-        return
-    try:
-        entries = json.loads(data.get(TYPES_KEY) or "[]")
-    except (TypeError, ValueError, RecursionError):
-        return
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, Mapping) and entry.get("typeName"):
-            written = {
-                "kind": entry["typeName"],
-                "group": entry.get("group"),
-                "priorityClass": entry.get("priorityName"),
-                "preemptibility": str(entry.get("preemptibility") or "").lower(),
-            }
-            yield {key: str(value) for key, value in written.items() if value}
-
-
-def _configuration(spec: RawObject, defaults: list[dict[str, str]]) -> dict[str, Any]:
-    kai: dict[str, Any] = {"queueMetrics": True}
-    if defaults:
-        kai["kindDefaults"] = defaults
-    configuration: dict[str, Any] = {"rules": "kai", "kai": kai}
-    has_usage = bool(_value(spec, "usageDBConfig.connectionString"))
-    for field, path in PATHS.items():
-        value = _value(spec, field)
-        if value is None or value == "" or (path.startswith(USAGE_FIELDS) and not has_usage):
-            continue
-        if path == STALENESS_GRACE and str(value).startswith("-"):
-            value = NEVER
-        _put(configuration, path, _number(value) if path in NUMBERS else value)
-    return configuration
-
-
-def _value(spec: RawObject, field: str) -> Any:
-    value: Any = spec
-    for part in field.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _mapping(value: Any) -> RawObject:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _number(value: Any) -> Any:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return value
-    return int(number) if number.is_integer() else number
-
-
-def _put(configuration: dict[str, Any], path: str, value: Any) -> None:
-    *above, last = path.split(".")
-    for part in above:
-        configuration = configuration.setdefault(part, {})
-    configuration[last] = value
+GLOBAL_SELECTORS = ("global.namespaceLabelSelector", "global.podLabelSelector")
+"""Fields of it that limit which pods KAI schedules."""
 
 
 RESOURCES = ("gpu", "cpu", "memory")
@@ -192,9 +86,6 @@ VERSIONS: Mapping[tuple[str, str], str] = {
 
 UNSUPPORTED_KINDS: Mapping[tuple[str, str], str] = {
     ("scheduling.run.ai", "BindRequest"): "pods are bound directly; these objects are not used",
-    ("kai.scheduler", "Config"): (
-        "there is no operator; one process does everything, see docs/install.md"
-    ),
     ("kai.scheduler", "Karta"): "declare the kind in grouping.rules of the configuration",
 }
 
@@ -202,8 +93,8 @@ UNSUPPORTED_KINDS: Mapping[tuple[str, str], str] = {
 def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
     """Notes on ``documents``, in their order."""
     known = list(documents)
-    queues = {_name(each) for each in known if _is(each, "scheduling.run.ai", "Queue")}
-    native = {_name(each) for each in known if _is(each, "scheduling.kai.io", "Queue")}
+    queues = {_name(each) for each in known if is_kind(each, "scheduling.run.ai", "Queue")}
+    native = {_name(each) for each in known if is_kind(each, "scheduling.kai.io", "Queue")}
     for document in known:
         try:
             yield from _notes(document, queues | native, native)
@@ -213,19 +104,21 @@ def migration_notes(documents: Iterable[RawObject]) -> Iterator[MigrationNote]:
 
 
 def _notes(document: RawObject, queues: set[str], native: set[str]) -> Iterator[MigrationNote]:
-    group, kind = _group(document), str(document.get("kind", ""))
+    group, kind = group_of(document), str(document.get("kind", ""))
     served = VERSIONS.get((group, kind), document.get("apiVersion"))
     if document.get("apiVersion") != served:
         text = f"is not read: write {served}"
         yield _note(Compatibility.MISSING, document, "apiVersion", text)
-    elif _is(document, "scheduling.run.ai", "Queue"):
+    elif is_kind(document, "scheduling.run.ai", "Queue"):
         yield from _queue(document, queues, native)
-    elif _is(document, "scheduling.run.ai", "PodGroup"):
+    elif is_kind(document, "scheduling.run.ai", "PodGroup"):
         yield from _pod_group(document)
-    elif _is(document, "kai.scheduler", "Topology"):
+    elif is_kind(document, "kai.scheduler", "Topology"):
         yield _note(Compatibility.WORKS, document, "", "read as it is")
-    elif _is(document, "kai.scheduler", "SchedulingShard"):
+    elif is_kind(document, "kai.scheduler", "SchedulingShard"):
         yield from _shard(document)
+    elif is_config(document):
+        yield from _config(document)
     elif any(kind_defaults(document)):
         text = "belongs in kai.kindDefaults of the configuration, which --write-config writes"
         yield _note(Compatibility.DIFFERS, document, "data.types", text)
@@ -298,6 +191,20 @@ def _unread_fields(pod_group: RawObject) -> Iterator[str]:
         yield from (f"spec.subGroups[{index}].{field}" for field in unread)
 
 
+def _config(document: RawObject) -> Iterator[MigrationNote]:
+    text = "there is no operator; one process does everything, see docs/install.md"
+    yield _note(Compatibility.MISSING, document, "", text)
+    spec = mapping_of(document.get("spec"))
+    for field, path in GLOBAL_PATHS.items():
+        if value_at(spec, field):
+            text = f"set {path} in the configuration, which --write-config writes"
+            yield _note(Compatibility.DIFFERS, document, f"spec.{field}", text)
+    for field in GLOBAL_SELECTORS:
+        if value_at(spec, field):
+            text = "has no counterpart: every pod that names the scheduler is scheduled"
+            yield _note(Compatibility.MISSING, document, f"spec.{field}", text)
+
+
 def _shard(document: RawObject) -> Iterator[MigrationNote]:
     text = (
         "is not read: one process per node pool, each with a configuration file, which "
@@ -341,14 +248,6 @@ def _note(
     name = _name(document) or _identity(document, "generateName")
     parts = (document.get("kind", ""), _identity(document, "namespace"), name)
     return MigrationNote(compatibility, "/".join(str(part) for part in parts if part), field, text)
-
-
-def _is(document: RawObject, group: str, kind: str) -> bool:
-    return _group(document) == group and document.get("kind") == kind
-
-
-def _group(document: RawObject) -> str:
-    return str(document.get("apiVersion", "")).rpartition("/")[0]
 
 
 def _name(document: RawObject) -> str:
