@@ -43,7 +43,7 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A measured row, as kept in JSON; ``load``: the machine's load average before it."""
+    """A measured row, as kept in JSON; ``load``: the load average of ``machine`` before it."""
 
     part: str
     name: str
@@ -56,3 +56,4 @@ class Row:
     commit: str
     load: float
     date: str
+    machine: str

@@ -8,7 +8,7 @@ from datetime import date
 
 import msgspec
 
-from benchmarks.machine import ROOT, commit, load
+from benchmarks.machine import ROOT, commit, load, machine
 from benchmarks.row import OUT_OF_TIME, Benchmark, Measured, Row
 
 LONGEST_SECONDS = 300.0
@@ -21,7 +21,7 @@ def measure_all(chosen: Iterable[Benchmark], *, limit: float, total: float) -> I
     ``limit``: seconds for one of them, set-up included; ``total``: seconds for all, after which
     the rest is told as not measured.
     """
-    version = commit()
+    version, measured_on = commit(), machine()
     ends = time.monotonic() + total
     for each in chosen:
         before = load()
@@ -38,6 +38,7 @@ def measure_all(chosen: Iterable[Benchmark], *, limit: float, total: float) -> I
             commit=version,
             load=before,
             date=date.today().isoformat(),
+            machine=measured_on,
         )
 
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.machine import machine
 from benchmarks.row import OUT_OF_TIME, Row
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 COLUMNS = ("part", "problem", "median", "peak MB", "outcome", "peer", "aim", "at", "load")
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def render(rows: Sequence[Row]) -> str:
-    """A Markdown table, its columns aligned."""
-    lines = [COLUMNS, *(_cells(row) for row in rows)]
+    """A Markdown table, its columns aligned; rows of several machines have the machine's letter."""
+    letters = _letters(rows) if len(_machines(rows)) > 1 else {}
+    lines = [COLUMNS, *(_cells(row, letters.get(row.machine, "")) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     text = [_line(line, widths) for line in lines]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
@@ -58,8 +59,25 @@ def write_document(rows: Sequence[Row], document: Path) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{document}: the table goes between {BEGIN} and {END}, which are missing")
-    table = f"{BEGIN}\n\nMachine: {machine()}.\n\n{render(rows)}\n\n{END}"
+    table = f"{BEGIN}\n\n{_measured_on(rows)}\n\n{render(rows)}\n\n{END}"
     document.write_text(before + table + after, encoding="utf-8")
+
+
+def _machines(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row.machine for row in rows))
+
+
+def _letters(rows: Iterable[Row]) -> dict[str, str]:
+    return dict(zip(_machines(rows), LETTERS, strict=False))
+
+
+def _measured_on(rows: Sequence[Row]) -> str:
+    """One line for each machine."""
+    machines = _machines(rows)
+    if len(machines) == 1:
+        return f"Machine: {machines[0]}."
+    lines = [f"- **{letter}**: {each}" for each, letter in _letters(rows).items()]
+    return "\n".join(["The machine of each row is named in *at*:", "", *lines])
 
 
 def duration(seconds: float | None) -> str:
@@ -72,12 +90,12 @@ def duration(seconds: float | None) -> str:
     raise ValueError(f"not a duration: {seconds}")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, letter: str) -> tuple[str, ...]:
     peak = "" if row.peak_mb is None else f"{row.peak_mb:.0f}"
     median = duration(row.seconds)
     return (
         *(row.part, row.title, median, peak, row.outcome),
-        *(row.peer, row.aim, f"{row.date} {row.commit}", f"{row.load:.1f}"),
+        *(row.peer, row.aim, f"{row.date} {row.commit} {letter}".rstrip(), f"{row.load:.1f}"),
     )
 
 

@@ -21,6 +21,7 @@ ROW = Row(
     commit="abc",
     load=0.5,
     date="2026-01-01",
+    machine="EPYC, 2 cores",
 )
 
 
@@ -42,6 +43,22 @@ def test_columns_are_aligned_and_rows_complete():
         *("2026-01-01 abc", "0.5"),
     ]
     assert "| – " in second
+
+
+def test_rows_name_their_machine_where_there_are_several(tmp_path):
+    document = tmp_path / "benchmarks.md"
+    for machines in (("EPYC",), ("EPYC", "Xeon", "EPYC")):
+        rows = [replace(ROW, name=f"{n}", machine=each) for n, each in enumerate(machines)]
+        document.write_text(f"{BEGIN}\nold\n{END}\n", encoding="utf-8")
+        write_document(rows, document)
+        text = document.read_text(encoding="utf-8")
+        if len(machines) == 1:
+            assert "Machine: EPYC.\n" in text
+            assert "2026-01-01 abc |" in text
+        else:
+            assert "- **A**: EPYC\n- **B**: Xeon\n" in text
+            at = [line.split("|")[-3].strip() for line in text.splitlines() if "a fill" in line]
+            assert at == ["2026-01-01 abc A", "2026-01-01 abc B", "2026-01-01 abc A"]
 
 
 def test_new_rows_replace_known_ones_in_the_order_of_the_registry():
