@@ -6,13 +6,12 @@ does.
 
 import difflib
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from kai_py.api.model import LABEL_VALUE_PATTERN, NAME_PATTERN, QUALIFIED_NAME_PATTERN
 
@@ -65,12 +64,13 @@ def field_problems(error: ValidationError, model: type[BaseModel]) -> tuple[Fiel
     )
 
 
-def _message(detail: ErrorDetails) -> str:
+def _message(detail: Mapping[str, Any]) -> str:
     if detail["type"] == "string_pattern_mismatch":
         known = _PATTERN_MESSAGES.get(detail["ctx"]["pattern"])
         if known is not None:
             return known
-    return _MESSAGES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return _MESSAGES.get(detail["type"], message)
 
 
 def field_path(path: FieldPath) -> str:
