@@ -8,6 +8,7 @@ anything. Source: NewRequirement of apimachinery's labels, nodeaffinity of compo
 import re
 from collections.abc import Mapping
 
+from kai_py.api.name_patterns import DNS_SUBDOMAIN, LABEL_NAME
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import LabelSelector, NodeSelectorTerm, SelectorRequirement
 
@@ -16,8 +17,8 @@ MAX_LABEL = 63
 """Longest value of a label, and longest name in its key."""
 MAX_PREFIX = 253
 
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_NAME = re.compile(LABEL_NAME, re.ASCII)
+_PREFIX = re.compile(DNS_SUBDOMAIN, re.ASCII)
 
 
 def can_be_parsed(term: NodeSelectorTerm) -> bool:

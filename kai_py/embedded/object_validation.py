@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from kai_py.api.name_patterns import DNS_SUBDOMAIN
 from kai_py.api.records.policy import LimitRange, RuntimeClass
 from kai_py.api.records.record import record_decoder
 from kai_py.api.times import format_time
@@ -29,11 +30,11 @@ from kai_py.embedded.errors import (
 from kai_py.embedded.resources import ServedResource
 from kai_py.watch.kinds import WATCHED
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN = re.compile(DNS_SUBDOMAIN)
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    r"for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    f"for validation is '{DNS_SUBDOMAIN}')"
 )
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _MAX_NAME = 253
