@@ -6,6 +6,7 @@ beside it as JSON, so that one part can be measured again without the others.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 
 import msgspec
 
@@ -13,13 +14,13 @@ from benchmarks.row import OUT_OF_TIME, Row
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 COLUMNS = ("part", "problem", "median", "peak MB", "outcome", "peer", "aim", "at", "load")
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def render(rows: Sequence[Row]) -> str:
     """A Markdown table, its columns aligned; rows of several machines have the machine's letter."""
-    letters = _letters(rows) if len(_machines(rows)) > 1 else {}
-    lines = [COLUMNS, *(_cells(row, letters.get(row.machine, "")) for row in rows)]
+    letters = _letters(rows)
+    several = len(letters) > 1
+    lines = [COLUMNS, *(_cells(row, letters[row.machine] if several else "") for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     text = [_line(line, widths) for line in lines]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
@@ -63,20 +64,18 @@ def write_document(rows: Sequence[Row], document: Path) -> None:
     document.write_text(before + table + after, encoding="utf-8")
 
 
-def _machines(rows: Iterable[Row]) -> list[str]:
-    return list(dict.fromkeys(row.machine for row in rows))
-
-
 def _letters(rows: Iterable[Row]) -> dict[str, str]:
-    return dict(zip(_machines(rows), LETTERS, strict=False))
+    """A letter for each machine, in the order of the rows."""
+    machines = dict.fromkeys(row.machine for row in rows)
+    return dict(zip(machines, ascii_uppercase, strict=False))
 
 
 def _measured_on(rows: Sequence[Row]) -> str:
     """One line for each machine."""
-    machines = _machines(rows)
-    if len(machines) == 1:
-        return f"Machine: {machines[0]}."
-    lines = [f"- **{letter}**: {each}" for each, letter in _letters(rows).items()]
+    letters = _letters(rows)
+    if len(letters) == 1:
+        return f"Machine: {rows[0].machine}."
+    lines = [f"- **{letter}**: {each}" for each, letter in letters.items()]
     return "\n".join(["The machine of each row is named in *at*:", "", *lines])
 
 
