@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION, KaiPodGroup
 from kai_py.dialects.kai.pod_groups import min_sub_group_problems, tree_problems_of
+from kai_py.dialects.kai.queues import BOUND_FIELDS
 from kai_py.dra.device_limits import selector_problems
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queue_objects import amount_text, field_path
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
-
-KAI_BOUNDS: Mapping[str, str] = {"deserved": "quota", "max": "limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def _above_max(
 def _field(queue: QueueInfo, resource: str, bound: str) -> str:
     """The field as the queue's API calls it."""
     if queue.api_version == QUEUE_API_VERSION:
-        return f"spec.resources.{resource}.{KAI_BOUNDS[bound]}"
+        return f"spec.resources.{resource}.{BOUND_FIELDS[bound]}"
     return field_path(resource, bound)
 
 

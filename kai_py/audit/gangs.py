@@ -66,11 +66,7 @@ def _last_ends(pods: Iterable[Pod]) -> Mapping[str, float]:
 
 
 def _is_below(cluster: AuditedCluster, gang: Gang, ended: Mapping[str, float]) -> bool:
-    grace = (
-        cluster.staleness_grace
-        if gang.settings.staleness_grace is None
-        else gang.settings.staleness_grace
-    )
+    grace = gang.staleness_grace(cluster.staleness_grace)
     if not gang.bound or gang.is_satisfied or gang.succeeded or grace < 0:
         return False
     if gang.problem or gang.owner_unknown or gang.placeholders:

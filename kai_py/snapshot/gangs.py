@@ -325,6 +325,11 @@ class Gang(Struct, frozen=True, dict=True):
         """When it began to wait: pods created after an eviction are younger than the gang."""
         return max(self.created, min((m.created for m in self.pending), default=self.created))
 
+    def staleness_grace(self, default: float) -> float:
+        """How long it may run below minMember (negative: forever); ``default``: as configured."""
+        asked = self.settings.staleness_grace
+        return default if asked is None else asked
+
     @property
     def preempts_from(self) -> float:
         """When its preemption delay has passed: since it was created, or last lost a pod."""

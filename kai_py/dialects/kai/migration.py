@@ -10,7 +10,14 @@ from typing import Any
 
 import msgspec
 
-from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiQueue, KaiSubGroup
+from kai_py.api.records.kai import (
+    POD_GROUP_API_VERSION,
+    QUEUE_API_VERSION,
+    KaiPodGroup,
+    KaiPodGroupSpec,
+    KaiQueue,
+    KaiSubGroup,
+)
 from kai_py.api.records.record import convert_record
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.configurations import (
@@ -78,8 +85,8 @@ _POD_GROUP_FIELDS = {each.encode_name for each in msgspec.structs.fields(KaiPodG
 _SUBGROUP_FIELDS = {each.encode_name for each in msgspec.structs.fields(KaiSubGroup)}
 
 VERSIONS: Mapping[tuple[str, str], str] = {
-    ("scheduling.run.ai", "Queue"): "scheduling.run.ai/v2",
-    ("scheduling.run.ai", "PodGroup"): "scheduling.run.ai/v2alpha2",
+    ("scheduling.run.ai", "Queue"): QUEUE_API_VERSION,
+    ("scheduling.run.ai", "PodGroup"): POD_GROUP_API_VERSION,
     ("kai.scheduler", "Topology"): "kai.scheduler/v1alpha1",
 }
 """The version of each kind of KAI that is read."""

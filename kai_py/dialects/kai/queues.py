@@ -29,6 +29,8 @@ from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 
 RESOURCE_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
 """Row amount of one of KAI's units, by resource."""
+BOUND_FIELDS: Mapping[str, str] = {"deserved": "quota", "max": "limit"}
+"""KAI's names of the fields of a resource, by ours."""
 
 
 def kai_queue_info(queue: KaiQueue) -> QueueInfo:

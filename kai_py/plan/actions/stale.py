@@ -27,11 +27,7 @@ def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
 
 
 def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
-    grace = (
-        state.settings.staleness_grace
-        if gang.settings.staleness_grace is None
-        else gang.settings.staleness_grace
-    )
+    grace = gang.staleness_grace(state.settings.staleness_grace)
     elapsed = state.snapshot.now - since
     active = active_counts(gang, state.statement)
     if gang.succeeded or grace < 0 or elapsed < grace or is_satisfied(gang.tree, active):

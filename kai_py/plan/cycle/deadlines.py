@@ -80,6 +80,6 @@ def _deadlines(snapshot: Snapshot, settings: CycleSettings) -> Iterator[float]:
 
 
 def _grace_deadline(gang: Gang, since: float, default: float) -> Iterator[float]:
-    grace = default if gang.settings.staleness_grace is None else gang.settings.staleness_grace
+    grace = gang.staleness_grace(default)
     if grace >= 0:
         yield since + grace

@@ -14,7 +14,7 @@ from typing import Any
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION
-from kai_py.dialects.kai.queues import RESOURCE_UNITS
+from kai_py.dialects.kai.queues import BOUND_FIELDS, RESOURCE_UNITS
 from kai_py.embedded.patches import apply_merge_patch
 from kai_py.simulate.files.objects import Document
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
@@ -32,9 +32,6 @@ class QueueBound(StrEnum):
 
     DESERVED = "deserved"
     MAX = "max"
-
-
-KAI_FIELDS = {QueueBound.DESERVED: "quota", QueueBound.MAX: "limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ def _row(entry: Mapping[str, Any]) -> str:
 
 
 def _kai_patch(raised: RaisedBound) -> BoundPatch:
-    field, unit = KAI_FIELDS[raised.bound], RESOURCE_UNITS[raised.resource]
+    field, unit = BOUND_FIELDS[raised.bound], RESOURCE_UNITS[raised.resource]
     whole = math.ceil(raised.amount / unit)
     amount = _gpus(raised.amount) if raised.resource == GPU else whole
     patch = {"resources": {raised.resource: {field: amount}}}
