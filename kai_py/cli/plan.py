@@ -4,11 +4,12 @@ Nothing is read from or written to a cluster.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kai_py.api.phrases import count_of
+from kai_py.api.records.unstructured import values_at
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects
@@ -83,13 +84,18 @@ def _say_other_pools(documents: Sequence[Document], configuration: Configuration
             each
             for each in documents
             if each.get("kind") == kind
-            and ((each.get("metadata") or {}).get("labels") or {}).get(key, "") != own
-            and (kind == "Node" or (each.get("spec") or {}).get("schedulerName") in names)
+            and _label(each, key) != own
+            and (kind == "Node" or next(values_at(each, "spec.schedulerName"), "") in names)
         ]
         if others:
             pool = f'pool "{own}"' if own else "the pool without that label"
             text = f"{kind}s of other node pools (label {key}) are left out: {len(others)}"
             say(f"kai-py: {text}; only {pool} is planned, see nodePool.name", err=True)
+
+
+def _label(document: Document, key: str) -> Any:
+    labels = next(values_at(document, "metadata.labels"), None)
+    return labels.get(key, "") if isinstance(labels, dict) else ""
 
 
 def _print_tables(found: OfflinePlan) -> None:

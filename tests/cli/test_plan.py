@@ -143,3 +143,15 @@ def test_what_has_to_be_rendered_first_is_told(text, problem, world, tmp_path):
     (tmp_path / "other.yaml").write_text(text, encoding="utf-8")
     beside = run(world, str(tmp_path / "other.yaml"), "-o", "json")
     assert (beside.exit_code, json.loads(beside.stdout)["rejected"] != []) == (0, True)
+
+
+def test_odd_labels_and_specs_are_rejected_by_name(tmp_path):
+    odd = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": "pool=a"}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "labels": ["a"]}, "spec": []},
+    ]
+    path = tmp_path / "world.yaml"
+    path.write_text(yaml.safe_dump_all([*WORLD, *odd]), encoding="utf-8")
+    found = json.loads(run(str(path), "-o", "json").stdout)
+    assert [each["object"] for each in found["rejected"]] == ["Node n1", "Pod default/b"]
+    assert [each["pod"] for each in found["placements"]] == ["default/a"]
