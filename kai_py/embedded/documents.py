@@ -67,6 +67,19 @@ def with_typed_nulls(value: Any) -> Any:
     return value
 
 
+def without_nulls(value: Any) -> Any:
+    """JSON without the fields and items that are null, as which absent ones are read."""
+    if isinstance(value, dict):
+        return {
+            key: item if key == _RAW_FIELD else without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value if item is not None]
+    return value
+
+
 def lookup(document: Any, path: str) -> Any:
     """The value at a dotted path such as `spec.nodeName`, or None where there is none."""
     value = document

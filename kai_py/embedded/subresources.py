@@ -120,7 +120,7 @@ def _use_budget(api: ApiServer, pod: Json) -> None:
 def is_exempt(pod: Json, budget: Json) -> bool:
     """Whether a budget allows the eviction of a pod without counting it, as it is not ready."""
     conditions = pod["status"].get("conditions") or ()
-    if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+    if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True

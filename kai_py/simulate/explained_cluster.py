@@ -143,7 +143,7 @@ def _without_deleted(
     documents: Sequence[Document], snapshot: Snapshot, found: Iterable[Explanation]
 ) -> Iterator[Explanation]:
     """The explanations; gangs that end as their workload is gone are deleted ones."""
-    uids = {each["metadata"].get("uid") for each in documents}
+    uids = {each["metadata"].get("uid") or None for each in documents}
     # Owners of a kind of which none was read may exist; Jobs are always read.
     kinds = {"Job", *(each["kind"] for each in documents)}
     for each in found:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.partial import read_partly
+from kai_py.api.records.partial import read_partly, with_unreadable
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
@@ -24,7 +24,7 @@ from kai_py.api.times import format_time
 from kai_py.commit.claims.binding_conditions import DevicesNotReady
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
-from kai_py.embedded.documents import named_claims
+from kai_py.embedded.documents import named_claims, without_nulls
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
@@ -136,16 +136,22 @@ class OfflineCluster:
             text = f"{document['apiVersion']} is not supported: use {', '.join(kind.versions)}"
             self.rejected.append(RejectedObject(str(key), text))
             return
+        encoded = msgspec.json.encode(document)
+        if b"null" in encoded:
+            document = without_nulls(document)
         try:
-            record = decode(msgspec.json.encode(document))
+            record = decode(encoded)
             problem = refused_amounts(key, document)
             document = without_amounts(key, document) if problem else document
         except (ValueError, RecursionError) as error:
             problem = str(error)
         if problem:
             self.rejected.append(RejectedObject(str(key), problem))
-            record = _partly(kind, decode, document)
-            if record is None or (isinstance(record, Pod) and not record.spec.node_name):
+            partial = _partly(kind, decode, document)
+            if partial is None:
+                return
+            record, document = partial
+            if isinstance(record, Pod) and not record.spec.node_name:
                 return
         self._documents[key] = document
         self._records[key] = record
@@ -171,11 +177,10 @@ class OfflineCluster:
         version = document["apiVersion"].rpartition("/")[2]
         kind = self._kind(key, version)
         decode = kind.versions[version]
-        try:
-            record = decode(msgspec.json.encode(document))
-        except ValueError:
-            record = _partly(kind, decode, document)
-        self.planner.builder.apply(kind.collection_name, self._records.get(key), record)
+        record, before = decode(msgspec.json.encode(document)), self._records.get(key)
+        if before is not None and before.metadata.unreadable:
+            record = with_unreadable(record, before.metadata.unreadable)
+        self.planner.builder.apply(kind.collection_name, before, record)
         self._records[key] = record
 
     def _remove(self, key: ObjectKey) -> None:
@@ -334,8 +339,10 @@ class OfflineCluster:
             self._write(key, change(document))
 
 
-def _partly(kind: Kind[Any], decode: Decode[Any], document: Document) -> Any | None:
-    """The record of an object that holds capacity, without the fields that cannot be read."""
+def _partly(
+    kind: Kind[Any], decode: Decode[Any], document: Document
+) -> tuple[Any, Document] | None:
+    """An object that holds capacity, without the fields that cannot be read."""
     with contextlib.suppress(ValueError, RecursionError):
         return read_partly(decode, msgspec.json.encode(document)) if kind.holds_capacity else None
     return None

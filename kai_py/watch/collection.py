@@ -83,11 +83,10 @@ class Collection(Generic[T]):
             identity = decode_envelope(raw).metadata
             if not identity.name:
                 raise ValueError(str(error)) from error
-            partial: T | None = None
             if self.kind.holds_capacity:
                 partial = decode_nested(lambda data: read_partly(decode, data), raw)
-            if partial is not None:
-                return partial
+                if partial is not None:
+                    return partial[0]
             key, version = (identity.namespace, identity.name), identity.resource_version
             return Rejected(self.kind.name, key, version, str(error)[:MAX_REASON], identity.uid)
 

@@ -269,6 +269,35 @@ def test_a_pod_on_a_node_takes_its_capacity_though_a_field_cannot_be_read():
     assert [each["object"] for each in found["rejected"]] == ["Pod default/odd"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"spec": {"resourceClaims": 5}},
+        {"spec": {"resourceClaims": [None, "x"]}},
+        {"status": {"resourceClaimStatuses": [None]}},
+        {"status": {"conditions": [None, {"status": "True"}]}},
+        {"status": {"conditions": "Ready"}},
+        {"status": {"phase": 5}},
+    ],
+)
+def test_a_pod_is_evicted_though_fields_of_it_are_odd(fields):
+    world = preempting()
+    odd = next(each for each in world if each["kind"] == "Pod" and each["spec"].get("nodeName"))
+    odd["metadata"]["labels"] |= {"app": "odd"}
+    for part, values in fields.items():
+        odd[part] = odd.get(part, {}) | values
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "odd", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "odd"}}, "maxUnavailable": 1},
+        "status": {"disruptionsAllowed": 1},
+    }
+    found = plan(*world, budget, until_rest=True)
+    assert [each["pod"] for each in found["evictions"]] == [f"default/{odd['metadata']['name']}"]
+    assert found["rest"]
+
+
 def test_claims_of_pods_that_are_gone_are_released_after_the_first_cycle():
     device = {"request": "gpu", "driver": "d", "pool": "n0", "device": "gpu-0"}
     users = [{"resource": "pods", "name": "gone", "uid": "gone"}]

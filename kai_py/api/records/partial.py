@@ -28,8 +28,13 @@ _REQUESTS = re.compile(
 T = TypeVar("T")
 
 
-def read_partly(decode: Callable[[bytes | msgspec.Raw], T], data: bytes | msgspec.Raw) -> T | None:
-    """The record of an object without the fields that cannot be read; None if that leaves none."""
+def read_partly(
+    decode: Callable[[bytes | msgspec.Raw], T], data: bytes | msgspec.Raw
+) -> tuple[T, dict[str, Any]] | None:
+    """An object without the fields that cannot be read: its record, and its document.
+
+    None if that leaves none.
+    """
     document, unreadable = msgspec.json.decode(data), list[str]()
     while len(unreadable) < MAX_UNREADABLE:
         try:
@@ -40,7 +45,7 @@ def read_partly(decode: Callable[[bytes | msgspec.Raw], T], data: bytes | msgspe
                 return None
             unreadable.append(path)
         else:
-            return _marked(record, tuple(unreadable))
+            return with_unreadable(record, tuple(unreadable)), document
     return None
 
 
@@ -54,7 +59,8 @@ def has_unreadable_requests(pod: Pod) -> bool:
     return any(_REQUESTS.fullmatch(path) for path in pod.metadata.unreadable)
 
 
-def _marked(record: T, unreadable: tuple[str, ...]) -> T:
+def with_unreadable(record: T, unreadable: tuple[str, ...]) -> T:
+    """The record of an object of which these fields could not be read."""
     described = cast("Pod", record)
     metadata = replace(described.metadata, unreadable=unreadable)
     return cast("T", replace(described, metadata=metadata))

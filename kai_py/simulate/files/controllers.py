@@ -206,7 +206,7 @@ def _is_healthy(pod: Document) -> bool:
 
 
 def _reports_no_conditions(pod: Document) -> bool:
-    return pod["status"]["phase"] == "Running" and not pod["status"].get("conditions")
+    return pod["status"].get("phase") == "Running" and not pod["status"].get("conditions")
 
 
 def spent_budget(budget: Document, pod: Document) -> Document | None:
