@@ -47,6 +47,13 @@ def test_hours_are_counted_exactly():
     assert found.evictions == {}
 
 
+def test_a_null_field_of_a_queue_is_as_absent():
+    world = "hours: 1\nnodes: [{name: n, gpus: 8}]\njobs: [{name: j, queue: q, minutes: 30}]\n"
+    plain = played(world + "queues: [{name: q, deservedGPUs: 8}]")
+    nulls = "parent: null, maxGPUs: null, preemptMinRuntime: null"
+    assert played(world + f"queues: [{{name: q, deservedGPUs: 8, {nulls}}}]") == plain
+
+
 def test_what_an_eviction_costs_is_told():
     found = summarise(
         played(

@@ -273,6 +273,8 @@ def queue_spec(queue: ScenarioQueue) -> Queue:
 
 def queue_manifest(queue: ScenarioQueue) -> dict[str, Any]:
     """The Queue as a user would apply it."""
-    spec = queue.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    spec = queue.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_none=True, exclude={"name"}
+    )
     document = {"apiVersion": API_VERSION, "kind": "Queue", "spec": spec}
     return {**document, "metadata": {"name": queue.name}}
