@@ -196,6 +196,15 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
         ),
         ("nodes: [{name: n}]\nqueues: [{name: a, maxGPUs: -1}]", "maxGPUs"),
         (
+            "nodes: [{name: n, labels: {zone: b c}}]\nqueues: [{name: a}]",
+            r"s:1: nodes\[0\].labels.zone: must be letters, digits",
+        ),
+        (
+            "nodes: [{name: n}]\nqueues: [{name: a}]\n"
+            "jobs: [{name: j, queue: a, nodeSelector: {zone: [a, b c]}}]",
+            r"s:3: jobs\[0\].nodeSelector.zone\[1\]: must be letters, digits",
+        ),
+        (
             "nodes: [{name: n}, {name: n}]\nqueues: [{name: a}]",
             r's:1: nodes\[1\].name: "n" is used more than once',
         ),

@@ -62,6 +62,16 @@ def test_a_pod_of_openb_is_a_job_that_runs_as_long_as_it_did():
     assert none.gpus_per_pod == 0
 
 
+def test_models_that_no_label_can_have_become_ones_that_it_can():
+    model = "NVIDIA A100 (80 GB)"
+    jobs = SPOT_JOBS.replace("A100", model)
+    played(jobs, SPOT_NODES.replace("A100", model))
+    [selector] = {str(job.node_selector) for job in parse_jobs(jobs, name="jobs").jobs}
+    assert selector == str({MODEL_LABEL: ("NVIDIA-A100-80-GB",)})
+    [_, named] = parse_nodes(OPENB_NODES.replace("V100M32", "-é-"), name="nodes")
+    assert named.labels == {}
+
+
 def test_columns_are_known_by_their_other_names_and_in_any_order():
     lines = [line.split(",")[::-1] for line in OPENB_JOBS.splitlines()]
     renamed = {"name": "pod", "memory_mib": "mem_mib", "num_gpu": "gpus",

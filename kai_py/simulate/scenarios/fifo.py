@@ -149,11 +149,8 @@ def _node_gpus(groups: Sequence[NodeGroup]) -> Floats:
     return np.array([group.gpus for group in groups for _ in range(group.count)], np.float64)
 
 
-def _selects(selector: Mapping[str, str | tuple[str, ...]], labels: Mapping[str, str]) -> bool:
-    return all(
-        labels.get(key) in ((values,) if isinstance(values, str) else values)
-        for key, values in selector.items()
-    )
+def _selects(selector: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]) -> bool:
+    return all(labels.get(key) in values for key, values in selector.items())
 
 
 def _arrive(arrival: Arrival, progress: _Progress) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from kai_py.api.manifests import ManifestError, line_at, read_documents
-from kai_py.api.model import ApiModel, Name
+from kai_py.api.model import ApiModel, LabelValue, Name, QualifiedName
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.problems import FieldPath, closest_match, field_problems
 from kai_py.api.queue import API_VERSION, OWN_PARENT, Queue, QueueSpec, read_queue
@@ -53,7 +53,7 @@ class NodeGroup(ApiModel):
     gpus: Annotated[int, Field(ge=0, le=1024, strict=True)] = 8
     cpu: Annotated[float, Field(gt=0, le=100_000)] = 192
     memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] = 2048
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     price_per_hour: Annotated[float, Field(ge=0)] = 0.0
     """Price of one node, in any currency."""
     spot: bool = False
@@ -78,6 +78,14 @@ class ScenarioQueue(QueueSpec):
         return self
 
 
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+LabelValues = Annotated[tuple[LabelValue, ...], Field(min_length=1), BeforeValidator(_listed)]
+"""One value of a label, or a list of them."""
+
+
 class ScenarioJob(ApiModel):
     """One Job, or many at a rhythm."""
 
@@ -95,7 +103,7 @@ class ScenarioJob(ApiModel):
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000_000, strict=True)] = 0
     min_available: Count | None = None
     """Pods that must start together, by default all."""
-    node_selector: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    node_selector: dict[QualifiedName, LabelValues] = Field(default_factory=dict)
     """Labels of its nodes; of several values a node has one."""
     at: Minutes = 0
     """When the first one comes; the first of random arrivals comes after a random distance."""

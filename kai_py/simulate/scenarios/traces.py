@@ -30,6 +30,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from kai_py.api.problems import field_problems
+from kai_py.api.selectors import MAX_LABEL
 from kai_py.simulate.scenarios.scenario import (
     MAX_ARRIVALS,
     NodeGroup,
@@ -149,15 +150,20 @@ def _label(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME_LENGTH].rstrip("-")
 
 
-def _models(text: str) -> dict[str, str | tuple[str, ...]]:
-    models = tuple(model for model in text.split("|") if model)
-    if not models:
-        return {}
-    return {MODEL_LABEL: models[0] if len(models) == 1 else models}
+def _models(text: str) -> dict[str, tuple[str, ...]]:
+    models = tuple(filter(None, map(_label_value, text.split("|"))))
+    return {MODEL_LABEL: models} if models else {}
 
 
 def _model(text: str) -> dict[str, str]:
-    return {MODEL_LABEL: text} if text else {}
+    model = _label_value(text)
+    return {MODEL_LABEL: model} if model else {}
+
+
+def _label_value(text: str) -> str:
+    """``text`` as a valid value of a label; its beginning and end are letters or digits."""
+    value = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:MAX_LABEL]
+    return value.strip("-_.")
 
 
 SATURATION_LOAD = 1.3

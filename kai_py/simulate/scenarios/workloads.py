@@ -125,11 +125,11 @@ def _pod_spec(job: ScenarioJob) -> Manifest:
         "priorityClassName": priority_class_name(job.priority),
         "containers": [{"name": "main", "image": "simulated", "resources": {"limits": amounts}}],
     }
-    single = {key: value for key, value in job.node_selector.items() if isinstance(value, str)}
+    single = {key: values[0] for key, values in job.node_selector.items() if len(values) == 1}
     multiple = [
         {"key": key, "operator": "In", "values": list(values)}
         for key, values in job.node_selector.items()
-        if not isinstance(values, str)
+        if len(values) > 1
     ]
     if single:
         spec["nodeSelector"] = single
