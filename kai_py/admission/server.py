@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import aiohttp.web
 import kopf
 
 from kai_py.admission.certificate import (
@@ -101,6 +102,8 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 600.0
 FILE_CHECK_SECONDS = 2.0
 LOGIN_SECONDS = 300.0
+MAX_REVIEW_BYTES = 8 << 20
+"""The old and the new object, of 3 MiB each at most (the API server's limit of a request)."""
 NOISY_LOGGERS = ("kopf.objects", "aiohttp.access")
 """Loggers of every request, which log refusals as errors."""
 
@@ -182,6 +185,18 @@ def _settings(
     return settings
 
 
+class _LargeReviewsServer(kopf.WebhookServer):
+    """kopf's server, for reviews of any size.
+
+    aiohttp refuses bodies of more than 1 MiB, and an object whose review is refused is admitted.
+    """
+
+    @staticmethod
+    async def _serve(handle: Any, request: aiohttp.web.Request) -> aiohttp.web.Response:
+        large = request.clone(client_max_size=MAX_REVIEW_BYTES)
+        return await kopf.WebhookServer._serve(handle, large)
+
+
 @dataclass(frozen=True)
 class _PublishingServer:
     """kopf's server; every certificate is published before it is served."""
@@ -192,7 +207,7 @@ class _PublishingServer:
 
     async def __call__(self, handle: Any) -> AsyncIterator[Any]:
         directory = self.files.directory
-        server = kopf.WebhookServer(
+        server = _LargeReviewsServer(
             addr=self.settings.host,
             port=self.settings.port,
             certfile=directory / CERTIFICATE,

@@ -52,8 +52,11 @@ async def test_the_secret_is_looked_at_every_ten_minutes(client, tmp_path, monke
     keeping.cancel()
 
 
-async def test_an_object_that_was_reviewed_leaves_nothing_in_memory(client, tmp_path):
-    group = {"metadata": {"uid": "1", "name": "g"}, "spec": {"minMember": 1}}
+@pytest.mark.parametrize("size", [1, 6_000_000], ids=["small", "the-largest"])
+async def test_a_review_leaves_nothing_in_memory_however_large_it_is(client, tmp_path, size):
+    annotations = {"notes": "x" * size}
+    metadata = {"uid": "1", "name": "g", "annotations": annotations}
+    group = {"metadata": metadata, "spec": {"minMember": 1}}
     where = {"group": KAI_POD_GROUPS.group, "version": "v2alpha2"}
     request = {
         "uid": "r",
@@ -61,7 +64,7 @@ async def test_an_object_that_was_reviewed_leaves_nothing_in_memory(client, tmp_
         "userInfo": {},
         "resource": {**where, "resource": "podgroups"},
         "object": group | {"spec": {"minMember": 1, "minSubGroup": 1}},
-        "oldObject": group,
+        "oldObject": group | {"metadata": {"uid": "1", "name": "g"}},
     }
     insights, memories = Insights(), ResourceMemories()
     insights.webhook_resources.add(Resource(**where, plural="podgroups"))
