@@ -102,7 +102,7 @@ class PrometheusUsage(ApiModel):
     """URL of Prometheus."""
     used: Annotated[str, Field(min_length=1)] = 'kai_py_queue_resources{view="allocated"}'
     """PromQL of the resources allocated to queues, with labels queue and resource; cpu in
-    millicores."""
+    cores."""
     window: UsageWindow = UsageWindow()
     """The time window of the query."""
     interval: PositiveDuration = 60.0

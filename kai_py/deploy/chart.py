@@ -17,7 +17,7 @@ from kai_py.api.settings import HttpConfig, WebhookConfig
 from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.chart_values import value_rows, values_schema
 from kai_py.deploy.kai_api import kai_defaults, kai_definitions
-from kai_py.deploy.monitoring import DASHBOARDS, RULES, scraping, text_of
+from kai_py.deploy.monitoring import DASHBOARDS, POOL_LABEL, RULES, scraping, text_of
 from kai_py.deploy.objects import NAME, Installation, dashboards, manifests, text_of_manifest
 from kai_py.deploy.parts import CONFIGURATION_FILE, Document, labels_of, named_object
 from kai_py.deploy.permissions import cluster_grants
@@ -82,7 +82,6 @@ The runbooks of alerts become links where the value says where docs/runbooks is 
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 KEPT = {"helm.sh/resource-policy": "keep"}
 DIGEST_KEY = "kai-py/configuration"
-POOL_LABEL = "kai-py/node-pool"
 
 SCHEDULERS = (
     '{{ prepend (dig "schedulerAliases" list .Values.config) '

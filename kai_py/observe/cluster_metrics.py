@@ -170,13 +170,15 @@ def device_claims(view: ClusterView) -> Metric:
     objects = view.snapshot.devices
     holders = device_holders(objects.claims.values(), view.snapshot.gangs)
     known = dict(_published_devices(view, holders)) if holders else {}
-    count = 0
-    for device in sorted(holders):
-        node, uuid = known.get(device, ("", ""))
-        for holder in holders[device]:
-            if count < MAX_DEVICES and not holder.admin_access:
-                metric.add_metric(_labels(device, node, uuid, holder), 1.0)
-                count += 1
+    # A claim may have several shares of a device; a scrape may not have a series twice.
+    allocated = dict.fromkeys(
+        _labels(device, *known.get(device, ("", "")), holder)
+        for device in sorted(holders)
+        for holder in holders[device]
+        if not holder.admin_access
+    )
+    for labels in islice(allocated, MAX_DEVICES):
+        metric.add_metric(labels, 1.0)
     return metric
 
 

@@ -7,6 +7,7 @@ values have at most 128 characters together (OpenMetrics 1.0, "Exemplars").
 """
 
 import asyncio
+import math
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kai_py.plan.extensions import queue_key
 from kai_py.plan.plan import Action, Plan
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.mirror import Mirror
@@ -36,6 +38,7 @@ BINDING_OUTCOMES = ("bound", "deleted", "bound_elsewhere", "failed")
 REPAIR_OUTCOMES = ("reserved", "restored", "evicted", "failed")
 GANG_OUTCOMES = ("bound", "partial", "rolled_back")
 SET_ASIDE_CAUSES = ("error", "time")
+CORES = 1e-3
 QUEUE_VIEWS = ("deserved", "maximum", "fair_share", "allocated", "requested")
 
 
@@ -93,7 +96,8 @@ class Metrics:
         )
         queue_amounts = Gauge(
             "kai_py_queue_resources",
-            "Resources of a queue: deserved, maximum, fair_share, allocated, requested.",
+            "Resources of a queue: deserved, maximum, fair_share, allocated, requested; in cores, "
+            "bytes and devices. What is unlimited has no series.",
             ("queue", "resource", "view"),
             registry=registry,
         )
@@ -174,24 +178,27 @@ class Metrics:
             buckets=CALL_BUCKETS,
             registry=registry,
         )
-        self.watch_lag = Gauge(
+        watch_lag = Gauge(
             "kai_py_watch_lag_seconds",
             "Time since the last event or bookmark of a kind's watch.",
             ("kind",),
             registry=registry,
         )
-        self.watch_silent = Gauge(
+        watch_silent = Gauge(
             "kai_py_watch_silent_seconds",
             "Time since a kind that decisions depend on was last read: by event, bookmark or list.",
             ("kind",),
             registry=registry,
         )
-        self.watch_behind = Gauge(
+        watch_behind = Gauge(
             "kai_py_watch_behind_seconds",
             "Time for which a kind's watch has not shown a write of this process; 0 while it does.",
             ("kind",),
             registry=registry,
         )
+        self.watch_lag = GaugeValues(watch_lag)
+        self.watch_silent = GaugeValues(watch_silent)
+        self.watch_behind = GaugeValues(watch_behind)
         self.kind_refused = Gauge(
             "kai_py_kind_refused",
             "1 for a kind that could not be read because the permission is missing, else 0.",
@@ -241,12 +248,15 @@ class Metrics:
         for each in plan.set_aside:
             self.gangs_set_aside.labels("error" if each.error else "time").inc()
         for each in plan.failed_extensions:
-            self.extensions_set_aside.labels(each.gang).inc()
+            # Of queues together: the series of one that is deleted would remain.
+            is_queue = each.gang.startswith(queue_key(""))
+            self.extensions_set_aside.labels("queue" if is_queue else each.gang).inc()
         self._queue_amounts.show(
             {
-                (share.queue, resource, view): amount
+                (share.queue, resource, view): amount * (CORES if resource == "cpu" else 1.0)
                 for share, view in product(plan.queues, QUEUE_VIEWS)
                 for resource, amount in getattr(share, view).items()
+                if math.isfinite(amount)
             }
         )
 
@@ -262,17 +272,16 @@ async def measure_process(metrics: Metrics, mirror: Mirror, freshness: Freshness
         await asyncio.sleep(MONITOR_SECONDS)
         metrics.loop_lag.set(max(0.0, loop.time() - due))
         kinds = mirror.status()
-        for kind in kinds:
-            if kind.api_version:
-                metrics.watch_lag.labels(kind.kind).set(kind.age)
+        # By resource and group: several groups have a kind Queue or PodGroup.
+        read = (kind for kind in kinds if kind.api_version and not kind.missing_permission)
+        metrics.watch_lag.show({(kind.permission,): kind.age for kind in read})
         now_forbidden = {kind.missing_permission for kind in kinds if kind.missing_permission}
         forbidden |= now_forbidden
         for each in forbidden:
             metrics.kind_refused.labels(each).set(each in now_forbidden)
-        for view in freshness.measure():
-            permission = view.kind.permission
-            metrics.watch_silent.labels(permission).set(view.silent_for)
-            metrics.watch_behind.labels(permission).set(view.behind_for)
+        views = {(view.kind.permission,): view for view in freshness.measure()}
+        metrics.watch_silent.show({kind: view.silent_for for kind, view in views.items()})
+        metrics.watch_behind.show({kind: view.behind_for for kind, view in views.items()})
 
 
 Labels = tuple[str, ...]

@@ -21,7 +21,7 @@ from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.event_history import decisions_of_events, read_scheduler_events
 from kai_py.observe.failures import Failures
 from kai_py.observe.kept_history import ShareHistory
-from kai_py.observe.metrics import GaugeValues, Labels, Metrics
+from kai_py.observe.metrics import CORES, GaugeValues, Labels, Metrics
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.client import Client
@@ -105,7 +105,7 @@ class PlanObserver:
         return (found.spec.display_name if found is not None else "") or queue
 
 
-CORES, GIGABYTES = 1e-3, 1e-9
+GIGABYTES = 1e-9
 QUEUE = ("queue_name",)
 NAMES = ("queue_name", "queue_metadata_name", "queue_display_name")
 CONTROLLER_VIEWS = (

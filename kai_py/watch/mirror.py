@@ -60,7 +60,9 @@ class KindStatus:
     required: bool = False
     """Whether the scheduler waits until it has been read."""
     missing_permission: str = ""
-    """The resource to allow listing and watching of, while these are forbidden."""
+    """``permission`` while listing and watching are forbidden."""
+    permission: str = ""
+    """Resource and group as roles name them; no two kinds have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,7 @@ class Mirror:
             rejected=tuple(collection.rejected.values()),
             required=kind.required,
             missing_permission=kind.permission if _is_forbidden(reflector) else "",
+            permission=kind.permission,
         )
 
     def _is_absent(self, kind: Kind[Any]) -> bool:

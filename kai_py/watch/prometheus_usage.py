@@ -28,8 +28,9 @@ from kai_py.api.settings import PrometheusUsage, UsageWindow, WindowType
 
 log = logging.getLogger(__name__)
 
+MILLICORES = 1000.0
 Amounts = Mapping[str, Mapping[str, float]]
-"""Queue to resource to amount."""
+"""Queue to resource to amount, as the scheduler counts them; Prometheus has cores."""
 
 
 class UsageError(RuntimeError):
@@ -111,7 +112,8 @@ def _amounts(samples: Sequence[_Sample]) -> Amounts:
             value = float(sample.value[1])
             if math.isfinite(value) and value >= 0:
                 queue_amounts = amounts.setdefault(sample.metric.get("queue", ""), {})
-                queue_amounts[sample.metric.get("resource", "")] = value
+                resource = sample.metric.get("resource", "")
+                queue_amounts[resource] = value * (MILLICORES if resource == "cpu" else 1.0)
     return amounts
 
 

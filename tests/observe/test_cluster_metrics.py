@@ -99,6 +99,17 @@ def test_every_held_device_names_claim_pod_gang_and_queue(monkeypatch):
     assert len(device_claims(view).samples) == 1
 
 
+def test_a_claim_with_two_shares_of_a_device_is_one_series():
+    """A scrape with a series twice is refused by some servers, and reported by Prometheus."""
+    made = scenario.cluster(
+        scenario.device_class(),
+        scenario.node("n1", gpus=0),
+        scenario.gpu_slice("n1", 1),
+        scenario.claim("c", 2, on=[("n1", "gpu-0"), ("n1", "gpu-0")]),
+    )
+    assert len(device_claims(view_of(made.snapshot())).samples) == 1
+
+
 def test_free_gpus_that_pods_to_come_cannot_use_are_told():
     """Of the quarter of a GPU that is left, pods that ask for more get nothing."""
     sharer = scenario.shared(scenario.pod("part", 0, queue="team", node="n"), "0.75", group="g")

@@ -4,6 +4,7 @@ KAI's queue metrics: names, labels and units that its dashboards read.
 """
 
 import asyncio
+import math
 import re
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.metrics import Metrics, measure_process
 from kai_py.observe.plan_observer import KaiQueueMetrics
+from kai_py.plan.observations import SetAside
 from kai_py.plan.plan import Plan
 from kai_py.watch.mirror import KindStatus
 from tests.observe.shown import view_of
@@ -121,14 +123,50 @@ def test_amounts_in_kais_units_and_queues_that_are_gone_disappear():
     assert shown(Plan(), registry, metrics) == {}
 
 
+def test_amounts_of_queues_are_in_base_units_and_finite():
+    registry = CollectorRegistry()
+    requests = {"cpu": "1500m", "memory": "2G"}
+    team = queue("team", 4)
+    plan = cluster(node("n"), team, pod("p", queue="team", node="n", requests=requests)).plan()
+    values = shown(plan, registry, Metrics(registry))
+    assert values["kai_py_queue_resources", "allocated", "cpu", "team"] == 1.5
+    assert values["kai_py_queue_resources", "allocated", "memory", "team"] == 2e9
+    assert values["kai_py_queue_resources", "deserved", "gpu", "team"] == 4
+    assert ("kai_py_queue_resources", "deserved", "cpu", "team") not in values, "it is unlimited"
+    assert all(map(math.isfinite, values.values()))
+
+
+def test_queues_that_are_set_aside_are_counted_together():
+    registry = CollectorRegistry()
+    aside = tuple(SetAside(key, "failed", "") for key in ("queue a", "queue b", "score s"))
+    values = shown(Plan(failed_extensions=aside), registry, Metrics(registry))
+    told = {key: value for key, value in values.items() if "extensions_set_aside_total" in key[0]}
+    assert told == {
+        ("kai_py_extensions_set_aside_total", "queue"): 2,
+        ("kai_py_extensions_set_aside_total", "score s"): 1,
+    }
+
+
 class Watches:
     """What is measured of a mirror and of its freshness."""
 
     permission = ""
+    kinds = ("jobs.batch",)
 
     def status(self):
-        return (
-            KindStatus("Job", "batch/v1", True, 0, 0.0, "", (), missing_permission=self.permission),
+        return tuple(
+            KindStatus(
+                "Job",
+                "v1",
+                True,
+                0,
+                float(number),
+                "",
+                (),
+                missing_permission=self.permission if number == 0 else "",
+                permission=kind,
+            )
+            for number, kind in enumerate(self.kinds)
         )
 
     def measure(self):
@@ -146,6 +184,30 @@ async def test_a_permission_that_is_taken_away_and_given_back_is_told():
     for watches.permission, expected in (("", None), ("jobs.batch", 1.0), ("", 0.0)):
         await asyncio.sleep(10)
         assert told() == expected
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@virtual_time.test
+async def test_the_lag_of_a_watch_is_told_by_group_and_for_as_long_as_there_is_a_watch():
+    metrics, watches = Metrics(CollectorRegistry()), Watches()
+
+    def told():
+        families = {each.name: each for each in metrics.registry.collect()}
+        lags = families["kai_py_watch_lag_seconds"].samples
+        return {sample.labels["kind"]: sample.value for sample in lags}
+
+    watches.kinds = ("jobs.batch", "jobs.batch.volcano.sh")
+    task = asyncio.ensure_future(measure_process(metrics, watches, watches))
+    await asyncio.sleep(10)
+    assert told() == {"jobs.batch": 0, "jobs.batch.volcano.sh": 1}
+    watches.permission = "jobs.batch"
+    await asyncio.sleep(10)
+    assert told() == {"jobs.batch.volcano.sh": 1}, "the other is told as missing permission"
+    watches.kinds = ("jobs.batch",)
+    await asyncio.sleep(10)
+    assert told() == {}
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

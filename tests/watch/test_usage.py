@@ -105,12 +105,18 @@ def saying(body, status=200):
     return answer
 
 
-def samples(**amounts):
+def samples(resource="gpu", **amounts):
     listed = [
-        {"metric": {"queue": queue, "resource": "gpu"}, "value": [1.0, amount]}
+        {"metric": {"queue": queue, "resource": resource}, "value": [1.0, amount]}
         for queue, amount in amounts.items()
     ]
     return saying(json.dumps({"status": "success", "data": {"result": listed}}))
+
+
+async def test_cores_of_prometheus_are_millicores_here():
+    async with serving(samples("cpu", team="1.5")) as address, aiohttp.ClientSession() as session:
+        amounts = await measured_usage(session, PrometheusUsage(url=address), None, 0.0)
+    assert amounts == {"team": {"cpu": 1500.0}}
 
 
 async def never():

@@ -12,6 +12,8 @@ import yaml
 Document = dict[str, Any]
 RULES = "rules.yaml"
 DASHBOARDS = ("scheduler.json", "devices.json")
+POOL_LABEL = "kai-py/node-pool"
+"""Label of a scheduler's pods with their node pool, if they are for one."""
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
 """Label of ConfigMaps that Grafana's sidecar loads."""
 
@@ -31,7 +33,14 @@ def scraping(labels: dict[str, str]) -> Document:
     """Spec of the ServiceMonitor; ``labels`` are those of the Service.
 
     The metrics' labels `namespace` and `pod` are those of claims, not of the scheduler's pod, hence
-    ``honorLabels``.
+    ``honorLabels``. Of the pod they get the node pool, as the label ``node_pool``.
     """
-    endpoint = {"port": "http", "path": "/metrics", "interval": "30s", "honorLabels": True}
+    pool = "__meta_kubernetes_pod_label_" + POOL_LABEL.replace("-", "_").replace("/", "_")
+    endpoint = {
+        "port": "http",
+        "path": "/metrics",
+        "interval": "30s",
+        "honorLabels": True,
+        "relabelings": [{"sourceLabels": [pool], "targetLabel": "node_pool"}],
+    }
     return {"selector": {"matchLabels": labels}, "endpoints": [endpoint]}
