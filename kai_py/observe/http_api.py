@@ -32,6 +32,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -121,20 +122,22 @@ class Api:
 
     def routes(self) -> list[web.RouteDef]:
         """Routes of the API."""
+        # Without HEAD: an answer that is sent in parts would be sent in spite of it.
+        get = partial(web.get, allow_head=False)
         return [
-            web.get("/v1/state", self._get_state),
-            web.get("/v1/nodes", self._nodes),
-            web.get("/v1/gangs", self._gangs),
-            web.get("/v1/explain/{subject}/{name:.+}", self._explain),
-            web.get("/v1/what-if", self._what_if),
-            web.get("/v1/node-kinds", self._node_kinds),
-            web.get("/v1/decisions", self._decisions),
-            web.get("/v1/history", self._history),
-            web.get("/v1/events", self._events),
-            web.get("/v1/plan", self._plan),
-            web.get(REPLICA_PATH, self._replica),
-            web.get("/v1/list/{kind}", self._list),
-            web.get("/v1/queues/{name}", self._queue),
+            get("/v1/state", self._get_state),
+            get("/v1/nodes", self._nodes),
+            get("/v1/gangs", self._gangs),
+            get("/v1/explain/{subject}/{name:.+}", self._explain),
+            get("/v1/what-if", self._what_if),
+            get("/v1/node-kinds", self._node_kinds),
+            get("/v1/decisions", self._decisions),
+            get("/v1/history", self._history),
+            get("/v1/events", self._events),
+            get("/v1/plan", self._plan),
+            get(REPLICA_PATH, self._replica),
+            get("/v1/list/{kind}", self._list),
+            get("/v1/queues/{name}", self._queue),
         ]
 
     async def close(self, _app: web.Application) -> None:

@@ -96,7 +96,8 @@ def forward_to_leader(replica: Callable[[], Replica]) -> Middleware:
     async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
         here = replica()
         path = request.path
-        if here.leads or path == REPLICA_PATH or not path.startswith(PROTECTED_PREFIX):
+        is_forwarded = path.startswith(PROTECTED_PREFIX) and path != REPLICA_PATH
+        if here.leads or not is_forwarded or request.method != "GET":
             return await handler(request)
         if FORWARDED_BY in request.headers:
             return _unavailable(f"replica {here.name} is a standby")
@@ -142,7 +143,10 @@ async def forwarding_session(app: web.Application) -> AsyncIterator[None]:
     limits = aiohttp.ClientTimeout(
         total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENT_SECONDS
     )
-    async with aiohttp.ClientSession(timeout=limits, auto_decompress=False) as session:
+    # Only the encodings that the reader takes: the answer is passed on as it comes.
+    async with aiohttp.ClientSession(
+        timeout=limits, auto_decompress=False, skip_auto_headers=("Accept-Encoding",)
+    ) as session:
         app[SESSION] = session
         yield
 

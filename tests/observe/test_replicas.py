@@ -52,6 +52,31 @@ async def test_a_standby_passes_on_what_is_asked(leader):
         assert (headers["X-Kai-Replica"], headers["X-Kai-Leads"]) == ("b", "false")
 
 
+@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
+async def test_only_get_is_answered_by_any_replica(leader, method):
+    """An answer in parts has no end for the reader of a HEAD; a standby took all for GET."""
+    async with (
+        replica_of(Replica("b", False, "a", leader)) as standby,
+        aiohttp.ClientSession() as session,
+    ):
+        for url in (leader, standby):
+            for path in ("/v1/state", "/v1/events", "/v1/replica"):
+                async with session.request(method, f"{url}{path}") as answer:
+                    assert (answer.status, answer.headers["Allow"]) == (405, "GET"), url + path
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+async def test_a_standby_compresses_only_for_readers_who_take_that(leader, encoding):
+    headers = {} if encoding is None else {"Accept-Encoding": encoding}
+    async with (
+        replica_of(Replica("b", False, "a", leader)) as standby,
+        aiohttp.ClientSession(skip_auto_headers=["Accept-Encoding"]) as session,
+    ):
+        for url in (leader, standby):
+            async with session.get(f"{url}/v1/state", headers=headers) as answer:
+                assert answer.headers.get("Content-Encoding") == encoding
+
+
 async def test_what_is_shown_ages_only_where_changes_may_be_missed():
     """In a quiet cluster the last cycle may be minutes ago, and its state is that of now."""
     shown = Shown(world({"n": 8}).snapshot(0.0))
