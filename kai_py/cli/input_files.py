@@ -93,6 +93,9 @@ def files_in(names: Iterable[str]) -> list[str]:
 def documents_in(file: str) -> list[manifests.Document]:
     """The YAML documents of the file; raises CommandError that names the line."""
     try:
-        return read_documents(text_of(file))
+        documents = read_documents(text_of(file))
     except ManifestError as error:
         raise CommandError(f"{name_of(file)}:{error.line}: {error.reason}") from error
+    for line, key in (repeated for each in documents for repeated in each.repeated_keys):
+        raise CommandError(f"{name_of(file)}:{line}: {key} is set twice in one mapping")
+    return documents

@@ -7,9 +7,10 @@ another.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
-from kai_py.lint.manifest import Finding, Manifest, Rule, Severity, mappings_at
+from kai_py.lint.manifest import Finding, Manifest, Rule, Severity, mappings_at, text_at
 from kai_py.lint.refused import refused_fields
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
@@ -154,7 +155,7 @@ def _read(text: str) -> _CheckedText:
         finding = Finding(error.line, "", "", f"is not YAML: {error.reason}")
         return _CheckedText(text, [], [], [finding])
     findings = [finding for document in documents for finding in _document(document)]
-    manifests = [manifest for document in documents for manifest in _manifests(document)]
+    manifests = [manifest for each in documents for manifest in _manifests(each.value)]
     return _CheckedText(text, documents, manifests, findings)
 
 
@@ -175,19 +176,19 @@ def _document(document: Document) -> Iterator[Finding]:
         yield Finding(repeated, "", key, "is set twice in one mapping: the first one is lost")
 
 
-def _manifests(document: Document) -> list[Manifest]:
+def _manifests(value: Any) -> Iterator[Manifest]:
     """The object of a document, or those in it if it is a List, or a list of one kind.
 
     Settings of programs, which no API server stores, are no objects. Items of lists of one kind may
     leave out their kind; these are not checked.
     """
-    value = document.value
     if not isinstance(value, LineMapping):
-        return []
+        return
     manifest = Manifest(value)
-    items = [Manifest(item) for _, item in mappings_at(value, "items")]
-    if manifest.kind == "List":
-        return items
-    if manifest.kind.endswith("List") and not manifest.name and "items" in value:
-        return [item for item in items if item.kind]
-    return [] if manifest.group.endswith(SETTINGS_GROUPS) else [manifest]
+    is_list = manifest.kind == "List"
+    if is_list or (manifest.kind.endswith("List") and not manifest.name and "items" in value):
+        for _, item in mappings_at(value, "items"):
+            if is_list or text_at(item, "kind"):
+                yield from _manifests(item)
+    elif not manifest.group.endswith(SETTINGS_GROUPS):
+        yield manifest

@@ -16,9 +16,9 @@ from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
 from kai_py.embedded.kinds.device_taints import validate_taint_rule
 from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
-from kai_py.lint.manifest import RESOURCE_GROUP, Finding, Manifest, Severity
+from kai_py.lint.manifest import RESOURCE_GROUP, Finding, Manifest, Severity, mapping_at
 from kai_py.lint.rules.kai_api import KAI_GROUPS, schema_errors
-from kai_py.lint.rules.workloads import pod_specs
+from kai_py.lint.rules.workloads import pod_specs, template_path
 
 _GROUPS = ("", "apps", "batch")
 """Groups whose pod specs their API server checks; others have them checked when pods are made."""
@@ -47,7 +47,11 @@ def refused_fields(manifest: Manifest, findings: Iterable[Finding]) -> Iterator[
 
 def _errors(manifest: Manifest) -> Iterator[FieldError]:
     if manifest.group in _GROUPS:
-        for path, spec in pod_specs(manifest):
+        template, specs = template_path(manifest), dict(pod_specs(manifest))
+        if template is not None:
+            own = (*template, "spec")
+            specs.setdefault(own, mapping_at(manifest.value, *own))
+        for path, spec in specs.items():
             yield from scheduling_errors(with_typed_nulls(spec), field_path(path))
     if manifest.group in KAI_GROUPS:
         yield from schema_errors(with_typed_nulls(manifest.value))

@@ -74,6 +74,13 @@ def test_migrate_refuses_what_is_no_object(tmp_path):
     assert (code, told) == (ExitCode.USAGE, f"{file}:1: is not a Kubernetes object")
 
 
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_migrate_refuses_a_key_that_is_set_twice(tmp_path, suffix):
+    file = tmp_path / f"twice.{suffix}"
+    file.write_text('{"kind": "Queue", "metadata": {"name": "a",\n"name": "b"}}')
+    assert run("migrate", file) == (ExitCode.USAGE, f"{file}:2: name is set twice in one mapping")
+
+
 @pytest.mark.parametrize("command", [("lint",), ("migrate",), ("plan",)])
 def test_a_text_that_is_too_large_is_not_parsed(tmp_path, monkeypatch, command):
     monkeypatch.setattr(manifests, "MAX_CHARACTERS", 10_000)

@@ -206,6 +206,26 @@ def test_a_list_of_objects_is_checked_like_the_objects():
     assert found["items"][0]["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
 
 
+def test_lists_in_lists_are_checked_like_their_objects():
+    version = "scheduling.kai.io/v1alpha1"
+    first, second, third = (
+        {
+            "apiVersion": version,
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"deservedGPUs": -1},
+        }
+        for name in "abc"
+    )
+    inner = {"apiVersion": "v1", "kind": "List", "items": [first]}
+    of_kind = {"apiVersion": version, "kind": "QueueList", "items": [second, {}]}
+    outer = {"apiVersion": "v1", "kind": "List", "items": [inner, of_kind, third]}
+    found = errors(yaml.safe_dump(outer))
+    assert [each.partition(": ")[2] for each in found] == [
+        "spec.deservedGPUs: Input should be greater than or equal to 0"
+    ] * 3
+
+
 def test_objects_of_unknown_kinds_are_left_alone():
     text = "apiVersion: example.com/v9\nkind: Thing\nmetadata: {name: t}\nspec: {a: [1, {b: 2}]}\n"
     report = lint(text)

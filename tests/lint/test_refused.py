@@ -33,6 +33,12 @@ spec:
       containers: [{name: a, image: b}]
       tolerations: [{key: a, operator: Is}]
 """
+NO_CONTAINERS = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, namespace: n}
+spec: {template: {spec: {restartPolicy: Never}}}
+"""
 TAINT_RULE = """\
 apiVersion: resource.k8s.io/{}
 kind: DeviceTaintRule
@@ -107,6 +113,21 @@ def test_what_the_api_server_refuses_is_told(text, told):
 def test_what_a_rule_names_is_told_once(text):
     assert [each for each in errors(text) if "the API rejects it:" in each] == []
     assert len(errors(text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("manifest", "path"),
+    [
+        (POD.replace("  containers: [{name: a, image: b}]\n", ""), "spec"),
+        (POD.replace("[{name: a, image: b}]", "[]"), "spec"),
+        (NO_CONTAINERS, "spec.template.spec"),
+        (NO_CONTAINERS.replace("{template: {spec: {restartPolicy: Never}}}", "{}"),
+         "spec.template.spec"),
+    ],
+)  # fmt: skip
+def test_pods_without_containers_are_refused(manifest, path):
+    [error] = errors(manifest)
+    assert error.endswith(f": {path}.containers: the API rejects it: Required value")
 
 
 def test_objects_of_one_name_are_told_each_for_itself():

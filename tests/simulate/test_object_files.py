@@ -68,6 +68,18 @@ def test_a_key_that_is_set_twice_is_told_with_its_line(tmp_path):
     assert told.problem == "name is set twice in one mapping: the first one is lost"
 
 
+@pytest.mark.parametrize(
+    "more", ["", '\n{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}}']
+)
+def test_a_key_that_is_set_twice_in_json_is_told(tmp_path, more):
+    twice = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x", "name": "a"}}'
+    found = read(tmp_path, a_json=twice + more)
+    assert names(found)[:1] == ["a"]
+    [told] = found.rejected
+    assert told.object == f"{tmp_path}/a.json:1"
+    assert told.problem == "name is set twice in one mapping: the first one is lost"
+
+
 def test_a_compressed_file_that_expands_too_much_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(objects, "MAX_BYTES", 1 << 20)
     found = read(tmp_path, a_json_gz=gzip.compress(b" " * (3 << 20)))

@@ -32,6 +32,8 @@ _ANY_KEY = (
 
 def scheduling_errors(spec: Json, path: str) -> Iterator[FieldError]:
     """The errors of the fields in a pod spec that its scheduler reads."""
+    if not spec.get("containers"):
+        yield required(f"{path}.containers")
     yield from _claim_errors(spec, path)
     yield from _gate_errors(spec, path)
     for index, each in enumerate(spec.get("tolerations") or ()):

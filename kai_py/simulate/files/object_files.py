@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kai_py.api.manifests import ManifestError, read_documents
+from kai_py.api.manifests import MAX_CHARACTERS, ManifestError, read_documents
 from kai_py.simulate.files.objects import Document, expanded, is_name, object_problem, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
@@ -31,6 +31,7 @@ _JSON = re.compile(r"\s*[{\[][\s{\[]*[\"}\]]")
 """How JSON begins, unlike the flow style of YAML: ``{kind: Pod}``."""
 _EMPTY = re.compile(rb"(?:[ \t\r]*(?:[%#].*)?\n)*[ \t\r]*(?:[%#].*)?")
 """Nothing but comments and directives."""
+_TWICE = "{} is set twice in one mapping: the first one is lost"
 _ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -129,6 +130,8 @@ def _values(content: bytes) -> Iterator[_Part]:
         # Nearly every file is one value, of up to a gigabyte, for which this reader is fastest.
         with contextlib.suppress(ValueError, RecursionError):
             yield _Part(1, msgspec.json.decode(content))
+            if len(content) <= MAX_CHARACTERS:  # what is larger, programs have written
+                yield from (part for part in _stream(content, 1) if part.problem)
             return
     begin, line = 0, 1
     for end, following in [*((m.start(), m.end()) for m in _SEPARATOR.finditer(content)), (-1, -1)]:
@@ -151,8 +154,9 @@ def _stream(content: bytes, line: int) -> Iterator[_Part]:
     while found := _JSON.match(text, position):
         start = found.end() - len(found[0].lstrip())
         line += text.count("\n", position, start)
+        repeated: list[str] = []
         try:
-            value, position = _DECODER.raw_decode(text, start)
+            value, position = _json_decoder(repeated).raw_decode(text, start)
         except RecursionError:
             yield _Part(line, problem="is nested too deeply")
             return
@@ -160,6 +164,7 @@ def _stream(content: bytes, line: int) -> Iterator[_Part]:
             yield _Part(line, problem=f"is not JSON: {error}")
             return
         yield _Part(line, value)
+        yield from (_Part(line, problem=_TWICE.format(key)) for key in repeated)
         line += text.count("\n", start, position)
     yield from _documents(text[position:], line)
 
@@ -168,7 +173,17 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+def _json_decoder(repeated: list[str]) -> json.JSONDecoder:
+    """A decoder that adds keys to ``repeated`` that are twice in one mapping."""
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated.extend(key for key, count in counts.items() if count > 1)
+        return value
+
+    return json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=mapping)
 
 
 def _documents(text: str, line: int) -> Iterator[_Part]:
@@ -177,8 +192,7 @@ def _documents(text: str, line: int) -> Iterator[_Part]:
         for document in read_documents(text):
             yield _Part(line + document.node.start_mark.line, document.value)
             for repeated, key in document.repeated_keys:
-                text = f"{key} is set twice in one mapping: the first one is lost"
-                yield _Part(line + repeated - 1, problem=text)
+                yield _Part(line + repeated - 1, problem=_TWICE.format(key))
     except ManifestError as error:
         yield _Part(line + error.line - 1, problem=error.reason)
 
