@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -203,15 +203,15 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:  # the last line of defence: an internal error is one line
-        known = _command_error(error)
-        if known is not None:
-            _fail(str(known), known.exit_code, show_trace=invocation.show_trace)
-        if _is_broken_pipe(error):
-            # What is still buffered has nowhere to go; the interpreter would complain at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        causes = [*_causes(error)]
+        for known in causes:
+            if isinstance(known, CommandError):
+                _fail(str(known), known.exit_code, show_trace=invocation.show_trace)
+        if all(isinstance(each, BrokenPipeError | ReaderLeftError) for each in causes):
+            _discard(sys.stdout)
             sys.exit(ExitCode.PIPE_CLOSED)
-        if isinstance(error, OSError) and error.errno in FULL_OUTPUT and error.filename is None:
-            message = f"cannot write the output: {error.strerror}"
+        if all(map(_is_full_output, causes)):
+            message = f"cannot write the output: {os.strerror(errno.ENOSPC)}"
             _fail(message, ExitCode.USAGE, show_trace=invocation.show_trace)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
@@ -241,23 +241,30 @@ def _usage(error: TyperException) -> str:
     return f"{' '.join(message.replace('Value error, ', '').split()).rstrip('.')}{hint}"
 
 
-def _command_error(error: BaseException) -> CommandError | None:
-    """The CommandError that ended the command or one of its tasks, if there is one."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What ended the command, or each of its tasks."""
     if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(_command_error, error.exceptions)), None)
-    return error if isinstance(error, CommandError) else None
+        for each in error.exceptions:
+            yield from _causes(each)
+    else:
+        yield error
 
 
-def _is_broken_pipe(error: BaseException) -> bool:
-    """Whether every error is a closed output pipe (``| head``)."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_broken_pipe, error.exceptions))
-    return isinstance(error, (BrokenPipeError, ReaderLeftError))
+def _is_full_output(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in FULL_OUTPUT and error.filename is None
+
+
+def _discard(stream: TextIO) -> None:
+    """Drop what is still buffered and can't be written: the interpreter would complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:
-    if show_trace:
-        for line in traceback.format_exc().splitlines():
-            print(printable(line), file=sys.stderr)
-    say_sentence(f"kai-py: {'; '.join(message.splitlines())}", err=True)
+    try:
+        if show_trace:
+            for line in traceback.format_exc().splitlines():
+                print(printable(line), file=sys.stderr)
+        say_sentence(f"kai-py: {'; '.join(message.splitlines())}", err=True)
+    except OSError:
+        _discard(sys.stderr)
     sys.exit(exit_code)

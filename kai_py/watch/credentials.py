@@ -131,7 +131,7 @@ class Kubeconfig:
                 self._token_file = _token_file(config, self._context)
         # The loader does not check what it reads: a malformed file may raise anything.
         except Exception as error:
-            raise CredentialsError(f"kubeconfig {self._files}: {_reason(error)}") from error
+            raise CredentialsError(f"kubeconfig {self._files}: {self._reason(error)}") from error
         if config is None:
             raise CredentialsError(f"kubeconfig {self._files}: no such file")
         self._configuration = configuration
@@ -139,17 +139,23 @@ class Kubeconfig:
 
     def renew(self) -> ServerAccess:
         """Read the token file again, or ask the exec plugin if its token is about to expire."""
-        if self._token_file is None:
-            try:
-                with _plugin_errors():
-                    return _access(self._configuration)
-            except _PluginError as error:
-                raise CredentialsError(f"kubeconfig {self._files}: {error}") from error
         try:
-            token = self._token_file.read_text().strip()
-        except OSError as error:
-            raise CredentialsError(f"kubeconfig {self._files}: tokenFile: {error}") from error
-        return _access(self._configuration, authorization=f"Bearer {token}")
+            if self._token_file is not None:
+                token = self._token_file.read_text(encoding="utf-8").strip()
+                return _access(self._configuration, authorization=f"Bearer {token}")
+            with _plugin_errors():
+                return _access(self._configuration)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = f"tokenFile: {self._reason(error)}"
+            raise CredentialsError(f"kubeconfig {self._files}: {reason}") from error
+        except (_PluginError, CredentialsError) as error:
+            raise CredentialsError(f"kubeconfig {self._files}: {error}") from error
+
+    def _reason(self, error: Exception) -> str:
+        """What is wrong, with the name of the file unless it is a kubeconfig."""
+        named = error.filename if isinstance(error, OSError) else None
+        is_other = named is not None and str(named) not in self._files.split(os.pathsep)
+        return f"{named}: {_reason(error)}" if is_other else _reason(error)
 
 
 def find_credentials(

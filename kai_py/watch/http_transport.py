@@ -291,7 +291,9 @@ def _endpoint(server: str, tls: ssl.SSLContext | None, server_name: str) -> Endp
         raise CredentialsError(f"{server} is not the address of a server: {error}") from error
     if not host:
         raise CredentialsError(f"{server} is not the address of a server: it names no host")
-    if url.scheme != "https":
+    if url.scheme not in ("http", "https"):
+        raise CredentialsError(f"{server} is not the address of a server: it is not http or https")
+    if url.scheme == "http":
         return Endpoint(host, port or 80)
     return Endpoint(host, port or 443, tls or True, server_name)
 

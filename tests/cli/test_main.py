@@ -1,3 +1,4 @@
+import errno
 import importlib.metadata
 import os
 import runpy
@@ -264,6 +265,22 @@ def test_a_full_disk_is_told_in_a_sentence(command):
         ended = subprocess.run([*KAI_PY, command], stdout=out, stderr=subprocess.PIPE, check=False)
     assert ended.returncode == ExitCode.USAGE
     assert ended.stderr == b"kai-py: cannot write the output: No space left on device\n"
+
+
+def test_a_full_disk_under_a_command_of_several_tasks_is_told(monkeypatch, capsys):
+    def write():
+        raise ExceptionGroup("tasks", [OSError(errno.ENOSPC, "No space left on device")])
+
+    assert run_with(monkeypatch, write) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert told == "kai-py: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.slow
+def test_a_message_that_cannot_be_written_changes_no_exit_code():
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([*KAI_PY, "lint", "/nonexistent"], stderr=full, check=False)
+    assert ended.returncode == ExitCode.USAGE
 
 
 def test_the_package_can_be_run(monkeypatch, capsys):

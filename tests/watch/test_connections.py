@@ -215,6 +215,7 @@ async def test_an_address_of_ipv6_is_written_in_brackets():
         f"http://{'a' * 64}",
         "https:///x",
         "http://[z]",
+        "ftp://a:1",
     ],
 )
 async def test_what_is_no_address_is_told(server):

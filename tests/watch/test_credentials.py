@@ -54,9 +54,14 @@ def test_token_file_is_read_again(tmp_path):
     assert credentials.load().authorization == "Bearer first"
     token.write_text("second\n")
     assert credentials.renew().authorization == "Bearer second"
+    token.write_bytes(b"\xff")
+    with pytest.raises(CredentialsError, match="tokenFile: is not UTF-8 text"):
+        credentials.renew()
     token.unlink()
     with pytest.raises(CredentialsError, match="tokenFile"):
         credentials.renew()
+    with pytest.raises(CredentialsError, match=f"config: {token}: No such file"):
+        credentials.load()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_certificates_that_cannot_be_read_are_no_credentials(tmp_path, text):
         authority.unlink()
     else:
         authority.write_text(text)
-    with pytest.raises(CredentialsError, match=r"ca\.crt"):
+    with pytest.raises(CredentialsError, match=r"kubeconfig .*config: .*ca\.crt"):
         credentials.renew()
 
 
