@@ -2,8 +2,8 @@
 
 Everything is read from the API server; shares and reasons are those of cycles that are run on it.
 Where the rights for that are missing, the scheduler returns what the user may see. Nothing is
-written except evictions that the user confirmed. q and Ctrl-C end it. In a pipe, and with
-``--once``, the screen is printed once.
+written except evictions that the user confirmed. q and Ctrl-C end it. In a pipe, on a dumb terminal
+and with ``--once``, the screen is printed once.
 
 Keys are read one by one and not echoed meanwhile; Ctrl-C stays the interrupt. The terminal's mode
 is restored when the block is left.
@@ -126,7 +126,7 @@ async def _missing_rights(client: Client) -> RightsMissingError | None:
 
 async def _show(top: TopSource, client: Client, *, once: bool) -> None:
     console = Console()
-    if once or not console.is_terminal:
+    if once or not console.is_terminal or console.is_dumb_terminal:
         width, height = console.size if console.is_terminal else PIPE_SIZE
         console = Console(width=width, height=height)
         screen = Screen(top.feed, console)

@@ -1,7 +1,11 @@
 """What the keys of kai-py top do."""
 
-import pytest
+import asyncio
 
+import pytest
+from rich.text import Text
+
+from kai_py.cli import top
 from kai_py.cli.top_controls import (
     DOWN,
     ENTER,
@@ -13,7 +17,9 @@ from kai_py.cli.top_controls import (
     Mode,
     keys_in,
 )
-from kai_py.observe.live.cluster import LiveGang
+from kai_py.observe.live.cluster import LiveCluster, LiveGang
+from kai_py.observe.live.feed import Feed
+from tests.support.patience import patience
 
 GANGS = (
     LiveGang("ml/Job/train", "research", 4, 4, 4, 0, 0, ""),
@@ -116,3 +122,24 @@ def test_a_gang_that_goes_while_it_is_asked_about_is_not_confused_with_the_next(
     made.arrange(GANGS[1:])
     assert made.mode is Mode.LIST
     assert made.press("y") is None
+
+
+class Source:
+    """A cluster without anything in it."""
+
+    feed = Feed()
+
+    def live_cluster(self):
+        return LiveCluster()
+
+    def headline(self):
+        return (Text("the headline"),)
+
+
+async def test_a_dumb_terminal_gets_the_screen_once(monkeypatch, capsys):
+    """It has no other screen to switch to: nothing at all was shown there."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    async with asyncio.timeout(patience(5)):
+        await top._show(Source(), None, once=False)
+    assert capsys.readouterr().out.count("the headline") == 1
