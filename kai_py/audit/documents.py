@@ -32,6 +32,7 @@ from kai_py.watch.kinds import (
     RESOURCE_CLAIMS,
     VOLUME_CLAIMS,
     WATCHED,
+    unsupported_version,
     watched_as,
 )
 from kai_py.watch.resource import Kind
@@ -59,7 +60,10 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
     """
     decoded = DecodedObjects()
     for document in _latest(documents):
-        resource = watched_as(document)
+        resource, problem = watched_as(document), unsupported_version(document)
+        if problem:
+            decoded.problems.append((_name(document), problem))
+            continue
         if resource is None:
             group = str(document.get("apiVersion", "")).rpartition("/")[0]
             owner_kind = GroupKind(group, str(document.get("kind", "")))

@@ -35,7 +35,13 @@ from kai_py.simulate.plan_execution import PlanExecution
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
-from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS, WATCHED, WATCHED_BY_NAME
+from kai_py.watch.kinds import (
+    PODS,
+    RESOURCE_CLAIMS,
+    WATCHED,
+    WATCHED_BY_NAME,
+    unsupported_version,
+)
 from kai_py.watch.resource import Kind
 from kai_py.watch.wire import Envelope, without_nulls
 
@@ -142,14 +148,16 @@ class SimulatedCluster:
         served = {(each.api_version, each.kind): each for each in self.embedded.registry}
         for document in documents:
             resource = served.get((document.get("apiVersion", ""), document.get("kind", "")))
+            if problem := unsupported_version(document):
+                _say_left_out(document, problem)
+                continue
             try:
                 made = completed(document, resource)
                 msgspec.convert(made, Envelope)
                 if document["kind"] != "Pod" or not is_finished(made):
                     yield made
             except (LookupError, TypeError, AttributeError, ValueError) as error:
-                name = shortened(str(document.get("metadata")))
-                log.warning("%s %s is left out: %r", document.get("kind"), name, error)
+                _say_left_out(document, repr(error))
 
     def documents(self) -> list[Document]:
         """Every object that the planner reads, as it is now."""
@@ -373,3 +381,9 @@ def _placeholder(owner: Document) -> Document:
         "spec": {},
         "status": {},
     }
+
+
+def _say_left_out(document: Document, reason: str) -> None:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else metadata
+    log.warning("%s %s is left out: %s", document.get("kind"), shortened(str(name)), reason)

@@ -287,3 +287,12 @@ def watched_as(document: Mapping[str, Any]) -> Resource[Any] | None:
     group, _, version = str(document.get("apiVersion", "")).rpartition("/")
     kind = WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))
     return kind.at(version) if kind is not None and version in kind.versions else None
+
+
+def unsupported_version(document: Mapping[str, Any]) -> str:
+    """Why an object of a kind that the scheduler watches cannot be read; "" of any other object."""
+    group, _, version = str(document.get("apiVersion", "")).rpartition("/")
+    kind = WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))
+    if kind is None or version in kind.versions:
+        return ""
+    return f"{document['apiVersion']} is not supported: use {', '.join(kind.versions)}"

@@ -74,6 +74,26 @@ def test_migrate_refuses_what_is_no_object(tmp_path):
     assert (code, told) == (ExitCode.USAGE, f"{file}:1: is not a Kubernetes object")
 
 
+@pytest.mark.parametrize(
+    ("command", "answers"),
+    [
+        (("what-if", "--drain", "n0", "--from"), "node n0: not found"),
+        (("audit",), "Node/n0: v9 is not supported: use v1"),
+        (("plan",), "v9 is not supported: use v1"),
+        (("replay",), "Node/n0 is ignored: v9 is not supported"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_objects_of_other_versions_are_told_and_left_out(tmp_path, caplog, command, answers):
+    """As files of a newer cluster have them: nothing is decided without a word on half of it."""
+    file = tmp_path / "newer.json"
+    file.write_text('{"items": [{"apiVersion": "v9", "kind": "Node", "metadata": {"name": "n0"}}]}')
+    _, told = run(*command, file)
+    assert answers in told
+    if command[0] == "what-if":
+        assert "Node n0 is left out: v9 is not supported: use v1" in caplog.text
+
+
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_migrate_refuses_a_key_that_is_set_twice(tmp_path, suffix):
     file = tmp_path / f"twice.{suffix}"
