@@ -14,12 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_py.api.queue import API_VERSION
-from kai_py.api.records.kai import QUEUE_API_VERSION, KaiPodGroup
+from kai_py.api.records.kai import KaiPodGroup
 from kai_py.dialects.kai.pod_groups import min_sub_group_problems, tree_problems_of
-from kai_py.dialects.kai.queues import BOUND_FIELDS
 from kai_py.dra.device_limits import selector_problems
 from kai_py.snapshot.tables.queue_checks import check_queues
-from kai_py.snapshot.tables.queue_objects import amount_text, field_path
+from kai_py.snapshot.tables.queue_fields import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
 
 
@@ -105,22 +104,16 @@ def _above_max(
     while ancestor is not None:
         bound = ancestor.max.get(resource, math.inf)
         if deserved > bound:
+            own, above = QueueFields(queue.api_version), QueueFields(ancestor.api_version)
             return (
-                f"queue {queue.name!r}: {_field(queue, resource, 'deserved')} is "
-                f"{amount_text(deserved, resource)}, but queue {ancestor.name!r} above has "
-                f"{_field(ancestor, resource, 'max')} {amount_text(bound, resource)}; "
+                f"queue {queue.name!r}: {own.path(resource, 'deserved')} is "
+                f"{own.text(deserved, resource)}, but queue {ancestor.name!r} above has "
+                f"{above.path(resource, 'max')} {above.text(bound, resource)}; "
                 "lower the one or raise the other"
             )
         # ``parents`` has no cycles, which the fields of the queues above may form.
         ancestor = specs.get(parents[ancestor.name])
     return ""
-
-
-def _field(queue: QueueInfo, resource: str, bound: str) -> str:
-    """The field as the queue's API calls it."""
-    if queue.api_version == QUEUE_API_VERSION:
-        return f"spec.resources.{resource}.{BOUND_FIELDS[bound]}"
-    return field_path(resource, bound)
 
 
 def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]:
@@ -134,10 +127,11 @@ def _overcommitted(queue: QueueInfo, rest: Sequence[QueueInfo]) -> Iterator[str]
             own = parent.deserved[resource]
             total = sum(child.deserved.get(resource, 0.0) for child in children)
             if 0 < own < total < math.inf:
+                fields = QueueFields(parent.api_version)
                 yield (
                     f"queue {parent.name!r}: its children are guaranteed "
-                    f"{amount_text(total, resource)} together, its own "
-                    f"{_field(parent, resource, 'deserved')} is {amount_text(own, resource)}: they "
+                    f"{fields.text(total, resource)} together, its own "
+                    f"{fields.path(resource, 'deserved')} is {fields.text(own, resource)}: they "
                     "cannot all get what they deserve"
                 )
 

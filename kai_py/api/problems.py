@@ -27,7 +27,7 @@ _MESSAGES = {
 _PATTERN_MESSAGES = {
     NAME_PATTERN: "must be lower-case letters, digits, - and ., with a letter or digit at each end",
     LABEL_VALUE_PATTERN: "must be letters, digits, -, _ and ., with a letter or digit at each end",
-    QUALIFIED_NAME_PATTERN: "must be a key of labels: NAME or DOMAIN/NAME",
+    QUALIFIED_NAME_PATTERN: "must be a label key: NAME or DOMAIN/NAME",
 }
 
 

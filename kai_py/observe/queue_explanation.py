@@ -18,6 +18,7 @@ from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queue_fields import QueueFields
 
 MAX_NAMED = 3
 """Queues, or gangs, that a sentence names."""
@@ -214,9 +215,13 @@ def _changes(share: QueueShare, stages: Counter[str]) -> Iterator[str]:
         return
     counted = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
     yield f"Pending gangs: {counted}."
+    limit, deserved = (
+        QueueFields(share.api_version).path(GPU, bound).removeprefix("spec.")
+        for bound in ("max", "deserved")
+    )
     if Stage.QUEUE_MAX in stages:
-        yield "QueueMax: a larger maxGPUs, here or above, is what these need first."
+        yield f"QueueMax: a larger {limit}, here or above, is what these need first."
     if stages.keys() & {Stage.FAIR_SHARE, Stage.NON_PREEMPTIBLE}:
-        yield "A larger deservedGPUs would raise what it may take from other queues."
+        yield f"A larger {deserved} would raise what it may take from other queues."
     elif _gpus(share.allocated) < _gpus(share.fair_share):
         yield "`kai-py explain gang NAME` shows what keeps each from using the rest of its share."

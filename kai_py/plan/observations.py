@@ -40,6 +40,8 @@ class QueueShare:
     is_open: bool = False
     spares: tuple[str, ...] = ()
     """Nodes that the queue keeps for repairs."""
+    api_version: str = ""
+    """The API that the queue was written in."""
     past_usage: UsageRecord | None = field(default=None, compare=False)
     """Past usage up to this cycle, where a history of it is kept."""
     evictions: tuple[EvictionRecord, ...] = ()

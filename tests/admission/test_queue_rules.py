@@ -63,6 +63,9 @@ def test_fields_are_named_as_the_api_of_the_queue_names_them():
     child = spec("team", "org", deserved=5, api=QUEUE_API_VERSION)
     verdict = judge_queue(child, None, [kai])
     assert "queue 'team': spec.resources.gpu.quota is 5 GPUs" in verdict.warnings[0]
+    child = spec("team", "org", deserved=math.inf, api=QUEUE_API_VERSION)
+    verdict = judge_queue(child, None, [kai])
+    assert "spec.resources.gpu.quota is -1 (unlimited)" in verdict.warnings[0]
 
 
 def test_a_max_lowered_below_the_guarantee_of_a_child_is_refused():

@@ -21,6 +21,8 @@ from kai_py.dialects.kai.keys import LAST_EVICTION, STALE_SINCE
 from kai_py.embedded.patches import apply_merge_patch
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.gang_settings import GangSettings
+from tests.dialects import feeding
+from tests.dialects.kai import objects
 from tests.support.records import replace
 from tests.support.scenario import START, cluster, job, job_with_pods, node, pod, queue
 
@@ -93,6 +95,43 @@ def test_a_queue_above_its_quota_or_without_its_parent_says_so():
     assert (said["OverQuota"]["status"], said["Orphan"]["status"]) == ("True", "True")
     assert said["Orphan"]["reason"] == "MissingParent"
     assert said["Ready"]["lastTransitionTime"] == "2026-05-01T12:30:15Z"
+
+
+def test_messages_on_kais_queues_name_kais_fields_and_units():
+    resources = {
+        "cpu": {"quota": 500, "limit": -1},
+        "memory": {"quota": -1, "limit": -1},
+        "gpu": {"quota": 1, "limit": -3},
+    }
+    team = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "team"},
+        "spec": {"parentQueue": "gone", "resources": resources},
+    }
+    below = {**team, "metadata": {"name": "below"}, "spec": {"parentQueue": "team"}}
+    running = objects.in_kai_queue("p", "team", gpus=2, nodeName="n")
+    plan = feeding.Cluster(feeding.node("n"), team, below, running).plan()
+    said, said_below = (
+        {each["type"]: each["message"] for each in queue_status(plan, name)["conditions"]}
+        for name in ("team", "below")
+    )
+    assert said["OverQuota"].startswith(
+        "1000 millicores allocated, spec.resources.cpu.quota is 500 millicores: queues below"
+    )
+    assert "2 GPUs allocated, spec.resources.gpu.quota is 1 GPU: queues below" in said["OverQuota"]
+    assert said["Orphan"].startswith("spec.parentQueue: queue 'team': parent 'gone' does not exist")
+    assert (
+        "spec.resources.gpu.limit is -3, must be a number of at least 0, or -1 for unlimited"
+        in said["Ready"]
+    )
+    assert "no usable spec.parentQueue" in said_below["Orphan"]
+
+
+def test_kais_queues_are_not_told_of_a_field_for_namespaces():
+    plan = feeding.Cluster(feeding.node("n"), objects.kai_queue("q", quota=1, limit=1)).plan()
+    [ready] = [e for e in queue_status(plan, "q")["conditions"] if e["type"] == "Ready"]
+    assert (ready["reason"], ready.get("message", "")) == ("Accepted", "")
 
 
 def test_a_pod_group_tells_what_it_holds_and_why_it_waits():

@@ -534,7 +534,10 @@ def kai_queue(name, **spec):
         ([QUEUE | {"spec": {"parent": "gone"}}], "parent 'gone' does not exist"),
         ([kai_queue("team", parentQueue="gone")], "parent 'gone' does not exist"),
         ([kai_queue("team", parentQueue="up"), kai_queue("up", parentQueue="team")], "ancestor"),
-        ([kai_queue("team", resources={"gpu": {"quota": -3, "limit": -1}})], "deserved"),
+        (
+            [kai_queue("team", resources={"gpu": {"quota": -3, "limit": -1}})],
+            "spec.resources.gpu.quota is -3",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_queue_is_told(queues, problem):

@@ -97,9 +97,9 @@ def test_of_two_declarations_the_older_counts():
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        (QueueInfo(name="q", deserved={"gpu": -2}), "deserved[gpu]"),
-        (QueueInfo(name="q", max={"cpu": float("nan")}), "max[cpu]"),
-        (QueueInfo(name="q", weight=float("inf")), "weight"),
+        (QueueInfo(name="q", deserved={"gpu": -2}), "spec.deservedGPUs"),
+        (QueueInfo(name="q", max={"cpu": float("nan")}), "spec.resources[cpu].max"),
+        (QueueInfo(name="q", weight=float("inf")), "spec.weight"),
     ],
 )
 def test_impossible_numbers_count_as_none_and_are_reported(spec, field):

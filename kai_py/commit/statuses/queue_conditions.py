@@ -17,7 +17,7 @@ from typing import Literal
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
 from kai_py.plan.observations import QueueShare
-from kai_py.snapshot.tables.queue_objects import amount_text, field_path
+from kai_py.snapshot.tables.queue_fields import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueProblem
 
 BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE, QueueFault.TOO_DEEP)
@@ -49,9 +49,11 @@ def queue_conditions(
     )
 
 
-def _ready(share: QueueShare, shares: Mapping[str, QueueShare], above: str) -> QueueCondition:
+def _ready(
+    share: QueueShare, shares: Mapping[str, QueueShare], above: QueueShare | None
+) -> QueueCondition:
     if share.problems:
-        message = "; ".join(_with_field(problem) for problem in share.problems)
+        message = "; ".join(_with_field(problem, share) for problem in share.problems)
         return QueueCondition(READY, "False", share.problems[0].fault.value, message)
     if above:
         return QueueCondition(READY, "False", ANCESTOR_ORPHAN, _ancestor_message(above))
@@ -60,22 +62,24 @@ def _ready(share: QueueShare, shares: Mapping[str, QueueShare], above: str) -> Q
             _cut_message(share, shares, resource) for resource in sorted(share.scaled_deserved)
         )
         return QueueCondition(READY, "True", "DeservedScaledDown", message)
-    return QueueCondition(READY, "True", ACCEPTED, OPEN if share.is_open else "")
+    is_chosen = not QueueFields(share.api_version).is_kai  # whose Queues cannot name namespaces
+    return QueueCondition(READY, "True", ACCEPTED, OPEN if share.is_open and is_chosen else "")
 
 
-def _orphan(share: QueueShare, above: str) -> QueueCondition:
+def _orphan(share: QueueShare, above: QueueShare | None) -> QueueCondition:
     problem = next((each for each in share.problems if each.fault in BROKEN_PARENT), None)
     if problem is not None:
-        return QueueCondition(ORPHAN, "True", problem.fault.value, _with_field(problem))
+        return QueueCondition(ORPHAN, "True", problem.fault.value, _with_field(problem, share))
     if above:
         return QueueCondition(ORPHAN, "True", ANCESTOR_ORPHAN, _ancestor_message(above))
     return QueueCondition(ORPHAN, "False", "InTree")
 
 
 def _over_deserved(share: QueueShare) -> QueueCondition:
+    fields = QueueFields(share.api_version)
     message = "; ".join(
-        f"{amount_text(allocated, resource)} allocated, {field_path(resource, 'deserved')} is "
-        f"{amount_text(deserved, resource)}: queues below their fair share may reclaim the rest"
+        f"{fields.text(allocated, resource)} allocated, {fields.path(resource, 'deserved')} is "
+        f"{fields.text(deserved, resource)}: queues below their fair share may reclaim the rest"
         for resource, allocated, deserved in _exceeded(share, share.deserved)
     )
     if message:
@@ -84,9 +88,10 @@ def _over_deserved(share: QueueShare) -> QueueCondition:
 
 
 def _over_max(share: QueueShare) -> QueueCondition:
+    fields = QueueFields(share.api_version)
     message = "; ".join(
-        f"{amount_text(allocated, resource)} allocated, {field_path(resource, 'max')} is "
-        f"{amount_text(maximum, resource)}: nothing starts until pods end or it is raised"
+        f"{fields.text(allocated, resource)} allocated, {fields.path(resource, 'max')} is "
+        f"{fields.text(maximum, resource)}: nothing starts until pods end or it is raised"
         for resource, allocated, maximum in _exceeded(share, share.maximum)
     )
     if message:
@@ -94,27 +99,29 @@ def _over_max(share: QueueShare) -> QueueCondition:
     return QueueCondition(OVER_MAX, "False", "WithinMax")
 
 
-def _orphan_ancestor(share: QueueShare, shares: Mapping[str, QueueShare]) -> str:
-    """The queue above whose parent can't be used, "" if there is none."""
+def _orphan_ancestor(share: QueueShare, shares: Mapping[str, QueueShare]) -> QueueShare | None:
+    """The queue above whose parent can't be used, None if there is none."""
     while share.parent:
         share = shares[share.parent]
-    return share.queue if any(p.fault in BROKEN_PARENT for p in share.problems) else ""
+    return share if any(p.fault in BROKEN_PARENT for p in share.problems) else None
 
 
-def _ancestor_message(above: str) -> str:
+def _ancestor_message(above: QueueShare) -> str:
     return (
-        f"queue {above!r} above it has no usable spec.parent and is treated as a root "
-        "queue; correct it there"
+        f"queue {above.queue!r} above it has no usable {QueueFields(above.api_version).parent} and "
+        "is treated as a root queue; correct it there"
     )
 
 
-def _with_field(problem: QueueProblem) -> str:
+def _with_field(problem: QueueProblem, share: QueueShare) -> str:
     if problem.fault in BROKEN_PARENT:
-        return f"spec.parent: {problem.reason}; until then the queue is treated as a root"
+        field = QueueFields(share.api_version).parent
+        return f"{field}: {problem.reason}; until then the queue is treated as a root"
     return problem.reason
 
 
 def _cut_message(share: QueueShare, shares: Mapping[str, QueueShare], resource: str) -> str:
+    fields = QueueFields(share.api_version)
     deserved, scaled = share.deserved[resource], share.scaled_deserved[resource]
     siblings = [each for each in shares.values() if each.parent == share.parent]
     guaranteed = sum(
@@ -122,14 +129,14 @@ def _cut_message(share: QueueShare, shares: Mapping[str, QueueShare], resource: 
     )
     if len(siblings) > 1 and deserved > guaranteed * (1 + TOLERANCE):
         return (
-            f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, more than "
-            f"the {amount_text(guaranteed, resource)} that all {len(siblings)} sibling queues "
+            f"{fields.path(resource, 'deserved')} is {fields.text(deserved, resource)}, more than "
+            f"the {fields.text(guaranteed, resource)} that all {len(siblings)} sibling queues "
             f"can be guaranteed together: this lowers the guarantees of the others, and leaves "
-            f"{amount_text(scaled, resource)} for this queue; lower it to what the queue needs"
+            f"{fields.text(scaled, resource)} for this queue; lower it to what the queue needs"
         )
     return (
-        f"{field_path(resource, 'deserved')} is {amount_text(deserved, resource)}, of which "
-        f"{amount_text(scaled, resource)} can be guaranteed: the cluster is smaller than the sum "
+        f"{fields.path(resource, 'deserved')} is {fields.text(deserved, resource)}, of which "
+        f"{fields.text(scaled, resource)} can be guaranteed: the cluster is smaller than the sum "
         "of the guarantees"
     )
 
@@ -138,6 +145,7 @@ def _exceeded(share: QueueShare, bounds: Mapping[str, float]) -> Iterator[tuple[
     """Resources allocated above their bound: (resource, allocated, bound)."""
     for resource in sorted(share.allocated):
         allocated, bound = share.allocated[resource], bounds.get(resource, math.inf)
+        is_bounded = QueueFields(share.api_version).has(resource)
         # Relative, as amounts are sums of floats, and absolute, as a bound may be 0.
-        if allocated > bound * (1 + TOLERANCE) + TOLERANCE:
+        if is_bounded and allocated > bound * (1 + TOLERANCE) + TOLERANCE:
             yield resource, allocated, bound

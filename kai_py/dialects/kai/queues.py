@@ -14,7 +14,6 @@ Source: KAI-Scheduler, docs/queues and the Queue type.
 """
 
 import math
-from collections.abc import Mapping
 
 from kai_py.api.records.kai import (
     DEFAULT_PRIORITY,
@@ -25,18 +24,14 @@ from kai_py.api.records.kai import (
 )
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.snapshot.accounting import GPU
+from kai_py.snapshot.tables.queue_fields import KAI_UNITS
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
-
-RESOURCE_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
-"""Row amount of one of KAI's units, by resource."""
-BOUND_FIELDS: Mapping[str, str] = {"deserved": "quota", "max": "limit"}
-"""KAI's names of the fields of a resource, by ours."""
 
 
 def kai_queue_info(queue: KaiQueue) -> QueueInfo:
     """The spec of ``queue``."""
     spec, created = queue.spec, queue.metadata.creation_timestamp
-    shares = {name: _share(queue, name) for name in RESOURCE_UNITS}
+    shares = {name: _share(queue, name) for name in KAI_UNITS}
     problems: list[QueueProblem] = []
     preempt = _seconds(queue, "preemptMinRuntime", spec.preempt_min_runtime, problems)
     reclaim = _seconds(queue, "reclaimMinRuntime", spec.reclaim_min_runtime, problems)
@@ -61,7 +56,7 @@ def _share(queue: KaiQueue, resource: str) -> KaiShare:
 
 
 def _amount(amount: float, resource: str) -> float:
-    return math.inf if amount == UNLIMITED else amount * RESOURCE_UNITS[resource]
+    return math.inf if amount == UNLIMITED else amount * KAI_UNITS[resource]
 
 
 def _seconds(

@@ -85,6 +85,7 @@ def queue_shares(
             owed=owed[q],
             owed_non_preemptible=owed_non_preemptible[q],
             priority=int(queues.priority[q]),
+            api_version=queues.api_versions[q],
             spares=spares.get(name, ()),
             is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
             past_usage=quota.past_usage.get(name),

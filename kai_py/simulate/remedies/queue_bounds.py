@@ -14,10 +14,10 @@ from typing import Any
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import QUEUE_API_VERSION
-from kai_py.dialects.kai.queues import BOUND_FIELDS, RESOURCE_UNITS
 from kai_py.embedded.patches import apply_merge_patch
 from kai_py.simulate.files.objects import Document
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
+from kai_py.snapshot.tables.queue_fields import KAI_BOUNDS, KAI_UNITS
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR, DeviceLimit
 
 KIBI = 1024
@@ -72,7 +72,7 @@ def bound_patch(queue: Document, raised: RaisedBound) -> BoundPatch | None:
     """The patch for one bound; None if ``queue`` cannot express it."""
     if queue["apiVersion"] == API_VERSION:
         return _native_patch(queue.get("spec") or {}, raised)
-    if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in RESOURCE_UNITS:
+    if queue["apiVersion"] == QUEUE_API_VERSION and raised.resource in KAI_UNITS:
         return _kai_patch(raised)
     return None
 
@@ -121,7 +121,7 @@ def _row(entry: Mapping[str, Any]) -> str:
 
 
 def _kai_patch(raised: RaisedBound) -> BoundPatch:
-    field, unit = BOUND_FIELDS[raised.bound], RESOURCE_UNITS[raised.resource]
+    field, unit = KAI_BOUNDS[raised.bound], KAI_UNITS[raised.resource]
     whole = math.ceil(raised.amount / unit)
     amount = _gpus(raised.amount) if raised.resource == GPU else whole
     patch = {"resources": {raised.resource: {field: amount}}}

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kai_py.snapshot.tables.queue_fields import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 
 MAX_DEPTH = 32
@@ -78,39 +79,45 @@ def _with_usable_amounts(
     """The queue with every negative or undefined amount replaced by 0; itself if there is none."""
     if _is_usable(spec):
         return spec
-    known = len(problems)
+    known, fields = len(problems), QueueFields(spec.api_version)
+    least = "a number of at least 0"
 
-    def report(where: str, amount: float, wanted: str, treated_as: float) -> float:
+    def report(field: str, amount: float, wanted: str, treated_as: float) -> float:
+        written = str(amount) if isinstance(amount, int) else f"{amount:.10g}"
         reason = (
-            f"queue {spec.name!r}: {where} is {amount}, must be {wanted}; "
+            f"queue {spec.name!r}: {field} is {written}, must be {wanted}; "
             f"it is treated as {treated_as:.10g}"
         )
         problems.append(QueueProblem(spec.name, QueueFault.INVALID_AMOUNT, reason))
         return treated_as
 
-    def usable(where: str, amount: float, *, unlimited: bool) -> float:
-        if not amount >= 0 or (not unlimited and math.isinf(amount)):
-            wanted = "a number of at least 0" + ("" if unlimited else ", and finite")
-            return report(where, amount, wanted, 0.0)
-        if not unlimited and amount > MAX_WEIGHT:
-            return report(where, amount, f"at most {MAX_WEIGHT:g}", MAX_WEIGHT)
-        return amount
+    def bounds(bound: str, amounts: Mapping[str, float]) -> dict[str, float]:
+        found = {name: amounts[name] for name in resources if name in amounts}
+        wanted = least + (", or -1 for unlimited" if fields.is_kai else "")
+        for name, amount in found.items():
+            if not amount >= 0:
+                written = amount / fields.unit(name)
+                found[name] = report(fields.path(name, bound), written, wanted, 0.0)
+        return found
 
-    def row(where: str, amounts: Mapping[str, float], *, unlimited: bool) -> dict[str, float]:
-        return {
-            name: usable(f"{where}[{name}]", amounts[name], unlimited=unlimited)
-            for name in resources
-            if name in amounts
-        }
+    def usable_weight(field: str, weight: float) -> float:
+        if not weight >= 0 or math.isinf(weight):
+            return report(field, weight, f"{least}, and finite", 0.0)
+        if weight > MAX_WEIGHT:
+            return report(field, weight, f"at most {MAX_WEIGHT:g}", MAX_WEIGHT)
+        return weight
 
-    deserved = row("deserved", spec.deserved, unlimited=True)
-    most = row("max", spec.max, unlimited=True)
-    weight = usable("weight", spec.weight, unlimited=False)
-    weights = row("weights", spec.weights, unlimited=False)
+    deserved, most = bounds("deserved", spec.deserved), bounds("max", spec.max)
+    weight = usable_weight("spec.weight", spec.weight)
+    weights = {
+        name: usable_weight(fields.path(name, "weight"), spec.weights[name])
+        for name in resources
+        if name in spec.weights
+    }
     priority = max(MIN_PRIORITY, min(spec.priority, MAX_PRIORITY))
     if priority != spec.priority:
         wanted = f"from {MIN_PRIORITY} to {MAX_PRIORITY}"
-        report("priority", spec.priority, wanted, priority)
+        report("spec.priority", spec.priority, wanted, priority)
     if len(problems) == known:
         return spec
     return replace(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from kai_py.api.phrases import count_of
 from kai_py.api.queue import (
     API_VERSION,
     DeviceShare,
@@ -15,6 +14,7 @@ from kai_py.api.queue import (
 from kai_py.api.queue_status import PastEviction, RecordedUsage
 from kai_py.api.records.core import LabelSelector, SelectorRequirement
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
+from kai_py.snapshot.tables.queue_fields import native_unit
 from kai_py.snapshot.tables.queues import (
     DeviceLimit,
     EvictionRecord,
@@ -34,7 +34,7 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
     ceiling: dict[str, float] = {} if spec.max_gpus is None else {GPU: spec.max_gpus}
     weights: dict[str, float] = {}
     for name, share in spec.resources.items():
-        unit = _unit(name)
+        unit = native_unit(name)
         deserved[name] = share.deserved.as_float() * unit
         if share.max is not None:
             ceiling[name] = share.max.as_float() * unit
@@ -125,7 +125,8 @@ def _to_api(amounts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _from_api(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {GPU if name == GPUS else name: amount * _unit(name) for name, amount in amounts.items()}
+    units = {name: amount * native_unit(name) for name, amount in amounts.items()}
+    return {GPU if name == GPUS else name: amount for name, amount in units.items()}
 
 
 def _device_resource(entry: DeviceShare) -> str:
@@ -141,21 +142,4 @@ def _device_limit(entry: DeviceShare) -> DeviceLimit | None:
 
 def in_api_units(amounts: Mapping[str, float]) -> dict[str, float]:
     """Row units back to what the API shows: cpu in cores."""
-    return {name: amount / _unit(name) for name, amount in amounts.items()}
-
-
-def field_path(resource: str, bound: str) -> str:
-    """The field of a Queue for ``deserved`` or ``max`` (``bound``) of a resource."""
-    if resource == GPU:
-        return f"spec.{bound}GPUs"
-    return f"spec.resources[{resource}].{bound}"
-
-
-def amount_text(amount: float, resource: str) -> str:
-    """An amount in row units as people read it."""
-    (shown,) = in_api_units({resource: amount}).values()
-    return count_of(shown, "GPU") if resource == GPU else f"{shown:.10g} {resource}"
-
-
-def _unit(resource: str) -> float:
-    return 1000.0 if resource == "cpu" else 1.0
+    return {name: amount / native_unit(name) for name, amount in amounts.items()}

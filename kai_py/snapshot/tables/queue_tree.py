@@ -52,6 +52,7 @@ class QueueTable:
     preempt_min_runtime: Floats
     reclaim_min_runtime: Floats
     namespaces: tuple[NamespaceRule | None, ...]
+    api_versions: tuple[str, ...]
     shared_depths: dict[int, Index] = field(default_factory=dict, repr=False, compare=False)
     divergence: dict[int, tuple[Index, Index]] = field(
         default_factory=dict, repr=False, compare=False
@@ -130,6 +131,7 @@ def build_queue_table(
         preempt_min_runtime=_seconds([spec.preempt_min_runtime for spec in order]),
         reclaim_min_runtime=_seconds([spec.reclaim_min_runtime for spec in order]),
         namespaces=tuple(spec.namespaces for spec in order),
+        api_versions=tuple(spec.api_version for spec in order),
     )
     return table, checked.problems
 

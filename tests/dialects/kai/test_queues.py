@@ -45,7 +45,8 @@ def test_an_amount_below_minus_one_and_a_bad_duration_are_told_and_stop_no_other
     shares = {share.queue: share for share in Cluster(broken, kai_queue("fine")).plan().queues}
     reasons = [problem.reason for problem in shares["broken"].problems]
     assert any("'soon' is not a duration" in reason for reason in reasons)
-    assert any("deserved[gpu] is -2.0" in reason for reason in reasons)
+    wanted = "must be a number of at least 0, or -1 for unlimited"
+    assert any(f"spec.resources.gpu.quota is -2, {wanted}" in reason for reason in reasons)
     assert shares["fine"].problems == ()
 
 
