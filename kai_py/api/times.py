@@ -68,10 +68,18 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
+def _written(seconds: float) -> str:
+    """The duration text of a setting; parts of a millisecond are kept, which texts leave out."""
+    text = format_duration(seconds)
+    if abs(parse_duration(text) - seconds) < 0.5e-9:
+        return text
+    return f"{seconds:.9f}".rstrip("0") + "s"
+
+
 Duration = Annotated[
     float,
     BeforeValidator(_seconds),
-    PlainSerializer(format_duration, return_type=str),
+    PlainSerializer(_written, return_type=str),
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
 ]
 """A pydantic field in seconds, read from a duration text (or a number of seconds)."""

@@ -20,6 +20,14 @@ def test_no_options_change_nothing():
     assert with_options(Configuration(), {}) == Configuration()
 
 
+@pytest.mark.parametrize("period", ["0.1ms", "1500.5us", "1h0.25ms", "100ms"])
+def test_parts_of_a_millisecond_survive_options(period):
+    """They became 0, which no configuration may have, and the error named no line."""
+    written = parse_configuration(f"cyclePeriod: {period}")
+    merged = with_options(written, {"http": {"port": 1}})
+    assert merged.cycle_period == pytest.approx(written.cycle_period)
+
+
 def test_an_option_is_checked_like_the_file():
     with pytest.raises(CommandError, match=r"^schedulerName: "):
         with_options(Configuration(), {"schedulerName": "Not A Name"})
