@@ -106,6 +106,13 @@ async def test_a_waiting_gang_tells_its_explanation(tab):
         await tab.until("document.querySelector('#gangs').children.length === 0")
 
 
+async def test_an_address_with_a_broken_name_does_not_stop_the_page(tab):
+    shown = Shown(world({"n1": 4}, gang("train", pods=2, gpus=8)).snapshot(0.0))
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/#gang=50%")
+        await tab.until("document.querySelectorAll('#decisions > li').length === 1")
+
+
 async def test_what_is_wrong_with_queues_and_nodes_is_told_in_words(tab):
     cordoned = scenario.node("n0", 8, unschedulable=True)
     lost = scenario.queue("lost", 4, parent="nowhere")

@@ -39,7 +39,7 @@ export function followAddress(changed) {
 
 /** Open what the hash of the address names. */
 export function openNamed() {
-  const [kind, name] = decodeURIComponent(location.hash.slice(1)).split(/=(.*)/s);
+  const [[kind, name] = []] = new URLSearchParams(location.hash.slice(1));
   if (!name) return;
   if (kind === "gang") openGang(name);
   if (kind === "queue") choose(name);
