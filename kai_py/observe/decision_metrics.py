@@ -24,6 +24,7 @@ LARGEST_SIZE = "513+"
 
 MOST_TIMES = 4
 """Gangs that were evicted so often within a day count together."""
+TIMES = (*map(str, range(1, MOST_TIMES)), f"{MOST_TIMES}+")
 
 MAX_EVICTED_GANGS = 16_384
 """Gangs whose evictions of the last day are remembered."""
@@ -61,6 +62,7 @@ class DecisionMetrics:
             registry=registry,
         )
         self._evicted: set[tuple[str, str]] = set()
+        self._queues: set[str] = set()
         self._eviction_times: dict[str, list[float]] = {}
         """By gang, those evicted last at the end."""
         self._early_pods = Counter(
@@ -109,7 +111,7 @@ class DecisionMetrics:
             self._eviction_times[key] = recent
             return
         self._eviction_times[key] = [*recent[-MOST_TIMES:], now]
-        times = str(len(recent) + 1) if len(recent) + 1 < MOST_TIMES else f"{MOST_TIMES}+"
+        times = TIMES[min(len(recent), MOST_TIMES - 1)]
         self._evicted.add((queue, times))
         self._evicted_gangs.labels(queue, times).inc()
 
@@ -122,7 +124,10 @@ class DecisionMetrics:
             del self._eviction_times[first]
 
     def keep_queues(self, plan: Plan) -> None:
-        """Drop the series of queues that are gone: their names never end."""
+        """Drop the series of queues that are gone: their names never end.
+
+        The counters of new queues start at zero, or the first eviction would be in no rate.
+        """
         present = {share.queue for share in plan.queues}
         for metric, known in (
             (self._wait_seconds, self._waited),
@@ -133,6 +138,14 @@ class DecisionMetrics:
             for queue, label in gone:
                 metric.remove(queue, label)
             known.difference_update(gone)
+        for queue in present - self._queues:
+            for action in Action:
+                self._lost_gpu_seconds.labels(queue, action.value)
+                self._lost.add((queue, action.value))
+            for times in TIMES:
+                self._evicted_gangs.labels(queue, times)
+                self._evicted.add((queue, times))
+        self._queues = present
 
 
 def size_label(pods: int) -> str:

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics, size_label
+from kai_py.plan.plan import Plan
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.observe.shown import view_of
 from tests.support.records import replace
@@ -74,6 +75,20 @@ def test_the_evictions_of_a_gang_are_counted_by_how_often_it_was_evicted_that_da
     value = counted(*snapshots)
     labels = ({"queue": "team", "times": times} for times in ("1", "2", "3", "4+"))
     assert [value("kai_py_gangs_evicted_total", each) for each in labels] == [2, 1, 1, 2]
+
+
+def test_counters_of_a_queue_start_at_zero_and_end_with_the_queue():
+    """A series that begins with its first eviction has no rate that shows it."""
+    registry = CollectorRegistry()
+    metrics = DecisionMetrics(registry)
+    plan = view_of(world({"n1": 8}).snapshot(0.0)).plan
+    counters = (
+        ("kai_py_lost_gpu_seconds_total", {"queue": "team", "action": "reclaim"}),
+        ("kai_py_gangs_evicted_total", {"queue": "team", "times": "4+"}),
+    )
+    for shown, expected in ((plan, 0.0), (Plan(), None), (plan, 0.0)):
+        metrics.keep_queues(shown)
+        assert [registry.get_sample_value(*each) for each in counters] == [expected, expected]
 
 
 @pytest.mark.parametrize(("now", "early"), [(119.0, 1), (121.0, 0)])
