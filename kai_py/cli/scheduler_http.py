@@ -265,8 +265,8 @@ def _session(token_file: Path | None, read_seconds: float) -> aiohttp.ClientSess
 
 
 def _unreachable(url: str, error: Exception) -> CommandError:
-    if not url.startswith(("http://", "https://")):
-        return CommandError(f"{url}: is not a URL: begin with http:// or https://")
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return CommandError(f"{url}: is not a URL: write http://HOST:PORT")
     reason: object = error
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         reason = os.strerror(error.os_error.errno)

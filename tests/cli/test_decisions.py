@@ -148,9 +148,13 @@ async def test_on_a_terminal_they_are_sentences(url, capsys, monkeypatch):
     assert [d["kind"] for d in lines(capsys)] == ["pending"]
 
 
-async def test_what_is_no_url_is_told():
-    with pytest.raises(CommandError, match="begin with http"):
-        await asyncio.to_thread(decisions.command, url="127.0.0.1:8080")
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080", "there", "ftp://there", "http://", "http://a:99999", "http://[::1"]
+)
+async def test_what_is_no_url_is_told(url):
+    with pytest.raises(CommandError, match="is not a URL: write http://HOST:PORT") as told:
+        await asyncio.to_thread(decisions.command, url=url)
+    assert not isinstance(told.value, UnreachableError)
 
 
 @pytest.mark.parametrize(
