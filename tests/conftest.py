@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from tests.support.examples import DEFAULT, FAST, PROFILE, examples
@@ -78,6 +79,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         turn = next((turn for turn, mark in enumerate(marked) if mark), 2)
         first[module] = min(turn, first.get(module, turn))
     items.sort(key=lambda item: first[item.nodeid.partition("::")[0]])
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A worker sends the outcome of a test, and of what comes before and after it only failures.
+
+    All six messages of each test would take an eighth of the time of `make test-fast`.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from tests.support.repository import NO_DATA, ROOT
 pytestmark = pytest.mark.slow
 
 CONFTEST = """
+from tests.conftest import pytest_runtest_protocol
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
 
@@ -77,3 +78,28 @@ def test_it(request, case, outcome):
 """
     said = run(tmp_path, text, *options)
     assert "table: 3 passed, 1 deviating on purpose, 0 failing" in said
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_what_goes_wrong_before_in_and_after_a_test_is_told(tmp_path, options):
+    text = """
+import pytest
+
+@pytest.fixture
+def fails_before():
+    assert not "before"
+
+@pytest.fixture
+def fails_after():
+    yield
+    assert not "after"
+
+def test_a(fails_before): pass
+def test_b(fails_after): pass
+def test_c(): assert not "meanwhile"
+def test_d(): pytest.skip("left out")
+def test_e(): pass
+"""
+    said = run(tmp_path, text, *options, ci="")
+    assert "1 failed, 2 passed, 1 skipped, 2 errors" in said
+    assert all(f'not "{when}"' in said for when in ("before", "after", "meanwhile"))
