@@ -216,6 +216,11 @@ class Elector:
         self._failure = str(failure)
 
     async def _read_and_write(self) -> bool:
+        """Take or renew the Lease; its holder reads it only if another has changed it."""
+        if self.leading and self._lease:
+            with contextlib.suppress(Conflict, NotFound):
+                await self._claim(self._lease)
+                return True
         namespace = {"namespace": self._election.namespace}
         try:
             lease = await self._client.get(LEASES, self._election.name, **namespace)
@@ -229,8 +234,11 @@ class Elector:
         self._observe(lease)
         if self._is_held_by_other():
             return False
-        self._observe(await self._write(lease, self._claimed_spec(lease.spec)))
+        await self._claim(lease)
         return True
+
+    async def _claim(self, lease: Lease) -> None:
+        self._observe(await self._write(lease, self._claimed_spec(lease.spec)))
 
     async def _write(self, lease: Lease, spec: dict[str, Any]) -> Lease:
         """Write unless the Lease has changed; a patch leaves labels and owners alone."""

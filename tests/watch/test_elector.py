@@ -32,6 +32,8 @@ class LeaseServer:
         return self._store(body)
 
     def patch(self, call, body):
+        if self.lease is None:
+            raise from_status(str(call), Status(code=404))
         if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise from_status(str(call), Status(code=409, reason="Conflict"))
         return self._store({**self.lease, "spec": {**self.lease["spec"], **body["spec"]}})
@@ -282,10 +284,32 @@ async def test_work_that_is_slow_to_stop_keeps_the_lease_until_it_has(server):
 
 
 @virtual_time.test
+async def test_the_holder_reads_the_lease_only_after_others_have_changed_it(server, log):
+    first = Candidate(server, "a", log)
+    reads, get = [], server.get
+    server.get = lambda call, body: (reads.append(call), get(call, body))[1]
+    await asyncio.sleep(5)
+    assert len(reads) == 1
+    server.lease = {
+        **server.lease,
+        "metadata": {**server.lease["metadata"], "labels": {"a": "b"}, "resourceVersion": "x"},
+    }
+    await asyncio.sleep(20)
+    assert len(reads) == 2
+    server.lease = None
+    await asyncio.sleep(20)
+    assert len(reads) == 3
+    assert server.lease["spec"]["holderIdentity"] == "a"
+    assert first.lost_at is None
+    assert len(server.writes) == pytest.approx(45 / 2, abs=2)
+    await first.stop()
+
+
+@virtual_time.test
 async def test_unexpected_errors_end_the_leadership_too(server, log):
     first = Candidate(server, "a", log)
     await asyncio.sleep(5)
-    server.get = lambda call, body: 1 / 0
+    server.patch = lambda call, body: 1 / 0
     await asyncio.sleep(5)
     assert first.lost_at is not None
 
