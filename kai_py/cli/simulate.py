@@ -26,11 +26,17 @@ from kai_py.cli.output import (
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.policy.fairness_rules import PROFILES
-from kai_py.report.simulation_page import duration, simulation_page, waiting_cells
 from kai_py.simulate.scenarios.fifo import simulate_fifo
 from kai_py.simulate.scenarios.goodput import PolicyFigures
 from kai_py.simulate.scenarios.measurements import SimulationResult
-from kai_py.simulate.scenarios.report import OUR_POLICY, NeverStarted, SimulationReport, summarise
+from kai_py.simulate.scenarios.report import (
+    OUR_POLICY,
+    NeverStarted,
+    SimulationReport,
+    duration,
+    summarise,
+    waiting_cells,
+)
 from kai_py.simulate.scenarios.scenario import (
     Scenario,
     ScenarioError,
@@ -116,6 +122,9 @@ def command(
     }
     report = summarise(result, others)
     if report_file is not None:
+        # Its charts take long to import, and few ask for it.
+        from kai_py.report.simulation_page import simulation_page  # noqa: PLC0415
+
         page = simulation_page(report, {OUR_POLICY: result} | others, title=file.name)
         write_report(report_file, page)
     if not print_document(report, output.form):

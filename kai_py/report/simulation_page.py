@@ -28,9 +28,10 @@ from kai_py.simulate.scenarios.report import (
     MAX_SAMPLES,
     OUR_POLICY,
     SimulationReport,
-    WaitingTimes,
+    duration,
     size_groups,
     usage_samples,
+    waiting_cells,
 )
 from kai_py.snapshot.resources import Floats
 
@@ -75,19 +76,6 @@ def simulation_page(
 
 
 _WAITING_HEADINGS = ("gangs", "never started", "median wait", "p95 wait", "longest wait")
-
-
-def duration(seconds: float) -> str:
-    """A time for people: 45 s, 12 min, 3.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / HOUR:.1f} h"
-
-
-def waiting_cells(waiting: WaitingTimes) -> tuple[str, ...]:
-    """The cells of a row: gangs, those that never started, median, 95th percentile, longest."""
-    times = (waiting.median, waiting.p95, waiting.longest)
-    return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))
 
 
 def _policies(report: SimulationReport) -> str:

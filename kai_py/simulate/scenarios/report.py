@@ -199,6 +199,19 @@ class _GpuParts(NamedTuple):
     fragmented: float = 0.0
 
 
+def duration(seconds: float) -> str:
+    """A time for people: 45 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / HOUR:.1f} h"
+
+
+def waiting_cells(waiting: WaitingTimes) -> tuple[str, ...]:
+    """The cells of a row: gangs, those that never started, median, 95th percentile, longest."""
+    times = (waiting.median, waiting.p95, waiting.longest)
+    return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))
+
+
 def _gpu_parts(result: SimulationResult) -> _GpuParts:
     total = result.gpus * result.scenario.hours
     if not total:
