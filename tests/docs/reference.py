@@ -31,16 +31,6 @@ from tests.support.repository import DOCS
 MADE = "Generated from the code by `make generate`.\n"
 
 
-def reference() -> dict[str, str]:
-    """The pages by file name."""
-    return {
-        "commands.md": _commands(),
-        "configuration.md": _configuration(),
-        "resources.md": _resources(),
-        "metrics.md": _metrics(),
-    }
-
-
 def with_tables(name: str, page: str) -> str:
     """A page of docs/ with its generated tables as the code has them now."""
     for title, table in TABLES.get(name, {}).items():
@@ -213,14 +203,23 @@ def _families(collected: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
         yield f"`{family.name}{total}`", family.type, family.documentation
 
 
+PAGES = {
+    "commands.md": _commands,
+    "configuration.md": _configuration,
+    "resources.md": _resources,
+    "metrics.md": _metrics,
+}
+"""What makes the pages of docs/reference, by their names."""
+
+
 def write(directory: Path) -> None:
     """Write the pages."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, text in reference().items():
-        (directory / name).write_text(text, encoding="utf-8")
+    for name, page in PAGES.items():
+        (directory / name).write_text(page(), encoding="utf-8")
     for name in TABLES:
-        page = DOCS / name
-        page.write_text(with_tables(name, page.read_text(encoding="utf-8")), encoding="utf-8")
+        path = DOCS / name
+        path.write_text(with_tables(name, path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
