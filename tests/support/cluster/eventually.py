@@ -9,6 +9,10 @@ from tests.support.patience import patience
 
 T = TypeVar("T")
 
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.2
+PAUSES_PER_WAIT = 20
+"""What takes longer is asked for more rarely: servers and tests share the processors."""
+
 
 async def eventually(
     probe: Callable[[], Awaitable[T]], *, within: float = 15.0, what: str = "the expected state"
@@ -21,7 +25,7 @@ async def eventually(
     before it is wrong.
     """
     longest = patience(within)
-    deadline = time.monotonic() + longest
+    began = time.monotonic()
     late: Exception
     while True:
         try:
@@ -31,6 +35,8 @@ async def eventually(
             late = AssertionError(f"{what} not reached in {longest:.0f} s, last seen: {answer!r}")
         except (AssertionError, LookupError, ValueError) as error:
             late = error
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > longest:
             raise late
-        await asyncio.sleep(0.05)
+        pause = max(waited / PAUSES_PER_WAIT, PAUSE_SECONDS)
+        await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS))
