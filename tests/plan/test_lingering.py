@@ -46,7 +46,7 @@ def test_a_tenant_pays_for_what_it_deletes_until_it_is_gone(by, seconds):
     assert charged(seen, now) == 4
     plan = seen.plan(now)
     assert [each.stage for each in plan.unplaced] == [Stage.QUEUE_MAX]
-    expected = "(4 GPUs of it by terminating pods)"
+    expected = "workload requested 4 GPUs (of those allocated, 4 GPUs by terminating pods)"
     assert (expected in plan.unplaced[0].message) is (seconds < 60)
     seen.remove(lingers)
     assert placed(seen.plan(now)) == {"new": "a"}

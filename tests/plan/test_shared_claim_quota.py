@@ -154,7 +154,7 @@ def test_pods_that_start_later_leave_capacity_for_what_was_joined(maximum, start
     if not starts:
         [pending] = plan.unplaced
         assert "currently 8 GPUs allocated" in pending.message
-        assert "8 GPUs of it in claims charged to other queues" in pending.message
+        assert "(of those allocated, 8 GPUs in claims charged to other queues)" in pending.message
 
 
 @pytest.mark.parametrize(("parent", "starts"), [(8, False), (9, True)])

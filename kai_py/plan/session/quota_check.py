@@ -41,11 +41,12 @@ def check_quota(
     message = over.message(resource)
     leaving = quota.leaving[over.resource, quota.queues.positions[over.queue]]
     if leaving > 0:
-        message += f" ({display_amount(leaving, resource)} of it by terminating pods)"
+        message += f" (of those allocated, {display_amount(leaving, resource)} by terminating pods)"
     owed = usage.owed if over.bound is QuotaBound.MAX else usage.owed_non_preemptible
     shared = owed[over.resource, quota.queues.positions[over.queue]]
     if shared > 0:
-        message += f" ({display_amount(shared, resource)} of it in claims charged to other queues)"
+        claims = f"{display_amount(shared, resource)} in claims charged to other queues"
+        message += f" (of those allocated, {claims})"
     return Unschedulable(stage, message, infeasible=infeasible)
 
 
