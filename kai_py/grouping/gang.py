@@ -170,8 +170,8 @@ class GangSpec:
     workloads: tuple[tuple[str, str], ...] = ()
     """Kind and name of each owner of this pod that is known by name, the nearest first."""
     completed: tuple[str, int] | None = None
-    """The Job below the gang's owner that made this pod, by uid, and how many pods of it have
-    succeeded; None if no Job is there, or none has."""
+    """The Job that made this pod, by uid, and how many pods of it have succeeded, at most as many
+    as run at a time; None if no Job is there, or none has."""
 
 
 MAX_SUBGROUPS = 10_000

@@ -367,7 +367,7 @@ def _gang_of_member(
         if template.expected_with is None
         else template.expected_with(pod),
         rule=cached.rule,
-        completed=_completed(context.chain, reference),
+        completed=_completed(context.chain),
         problem=template.problem,
         pod_problem=""
         if template.problem or subgroup in cached.subgroups or subgroup in tree.leaf_names()
@@ -375,13 +375,14 @@ def _gang_of_member(
     )
 
 
-def _completed(chain: OwnerChain, gang_owner: OwnerReference) -> tuple[str, int] | None:
-    """As in ``GangSpec``; the gang of a Job counts what its Job has completed itself."""
-    made_by = chain.owners[0]
-    job = made_by.found
-    if made_by.reference.uid == gang_owner.uid or not isinstance(job, Job):
+def _completed(chain: OwnerChain) -> tuple[str, int] | None:
+    """As in ``GangSpec``; counted no further than matters, so that pods seldom change with it."""
+    job = chain.owners[0].found
+    if not isinstance(job, Job):
         return None
-    return (job.metadata.uid, job.status.succeeded) if job.status.succeeded else None
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    count = min(job.status.succeeded, parallelism)
+    return (job.metadata.uid, count) if count else None
 
 
 def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgroup:

@@ -119,12 +119,15 @@ def _admitted_tree(gang: Gang, terms: Sequence[tuple[str, Terms]]) -> Subgroup:
     """The tree with no minimum above those that were admitted.
 
     Where the object that has the tree cannot be found or read, the gang needs as many pods as it
-    was admitted with: its pods belong together still.
+    was admitted with: its pods belong together still. A minimum that cannot be reached, as of a Job
+    that was made smaller, stops a start, but ends no pods that run.
     """
     if gang.problem and gang.tree == UNKNOWN_TREE:
         needed = admitted_minimum(record for _, record in terms)
         return Subgroup(min_members=min(needed, len(gang.bound)))
-    return with_minimums(gang.tree, lowest_minimums(terms))
+    tree = with_minimums(gang.tree, lowest_minimums(terms))
+    is_bounded = gang.problem and gang.total_pods and not tree.children
+    return with_minimums(tree, {tree.name: gang.total_pods} if is_bounded else {})
 
 
 def _with_growth(gang: Gang, records: Sequence[Terms | None], admissions: Admissions) -> Gang:

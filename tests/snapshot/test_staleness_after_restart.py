@@ -1,5 +1,7 @@
 """Since when a gang runs below its floor, as a process knows that has just started."""
 
+import pytest
+
 from kai_py.api.times import format_time
 from tests.dialects.feeding import NOW, Cluster, node, pod
 
@@ -72,3 +74,44 @@ def test_rest_of_a_gang_is_ended_when_the_grace_began_before_the_restart():
     (eviction,) = Cluster(node("n"), QUEUE, JOB, pods).plan().evictions
     assert eviction.pod.name == "a"
     assert Cluster(node("n"), QUEUE, JOB, runs("a", 3600), waits("b", 50)).plan().evictions == ()
+
+
+def job_with_minimum(minimum, **spec):
+    annotations = JOB["metadata"]["annotations"] | {"scheduling.kai.io/min-available": minimum}
+    return JOB | {
+        "metadata": JOB["metadata"] | {"annotations": annotations},
+        "spec": JOB["spec"] | spec,
+    }
+
+
+def admitted(name):
+    made = runs(name, 3600)
+    made["metadata"]["annotations"] = {
+        "scheduling.kai.io/admitted": '{"queue":"team","floors":{"":2}}'
+    }
+    return made
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(job_with_minimum("2", parallelism=1), id="made smaller"),
+        pytest.param(
+            job_with_minimum("9") | {"status": {"active": 1, "succeeded": 1}}, id="half complete"
+        ),
+    ],
+)
+def test_a_minimum_that_cannot_be_reached_ends_no_running_pod(job):
+    cluster = Cluster(node("n"), QUEUE, job, admitted("a"))
+    gang = cluster.gang("default/Job/train")
+    assert "can never be reached" in gang.problem
+    assert gang.stale_since is None
+
+
+@pytest.mark.parametrize("succeeded", [1, 0])
+def test_a_job_is_finishing_although_its_succeeded_pods_are_gone(succeeded):
+    job = job_with_minimum("2", completions=3) | {"status": {"succeeded": succeeded}}
+    cluster = Cluster(node("n"), QUEUE, job, admitted("a"))
+    gang = cluster.gang("default/Job/train")
+    assert gang.succeeded == succeeded
+    assert (gang.stale_since is None) == bool(succeeded)
