@@ -18,6 +18,7 @@ from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod, PodPlacement
+from kai_py.snapshot.missing_objects import CLAIMS, TEMPLATES
 from kai_py.snapshot.object_cache import (
     UNHEALTHY_KEY,
     UNHEALTHY_SECONDS,
@@ -42,6 +43,9 @@ from kai_py.snapshot.tables.refusals import is_refused
 
 STEP = 32
 """Pods that are derived, and gangs that are put together, in one step."""
+
+COUNTED_KINDS = (CLAIMS, TEMPLATES, "extendedresources")
+"""What pods are charged for by the devices of its class; placeholders have templates of claims."""
 
 READING = "reading it"
 DERIVING = "deriving what it requests"
@@ -195,7 +199,7 @@ class SnapshotBuilder:
         objects = self._objects.devices()
         yield from self._devices.prepare(objects)
         if self._devices.sync(self._objects.devices()):
-            for kind in ("resourceclaims", "extendedresources"):
+            for kind in COUNTED_KINDS:
                 self._derive_later(self._dependencies.dependents_of_kind(kind))
         tables.node_usage.set_published_memory(self._devices.published_gpu_memory())
         self._deleted_owners.drop_unused()

@@ -38,12 +38,12 @@ from kai_py.snapshot.charges import charge
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.derived_pod import ExpectedMembers
 from kai_py.snapshot.gangs import Member, PodState
+from kai_py.snapshot.missing_objects import TEMPLATES
 from kai_py.snapshot.pod_claims import PodClaims, group_claims, pod_claims
 from kai_py.snapshot.pod_demand import pod_demand
 from kai_py.snapshot.shape import ClaimUse, ShapeTable
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 
-TEMPLATES = "resourceclaimtemplates"
 MAX_PLACEHOLDERS = 1000
 MAX_PER_NAMESPACE = 10_000
 """Placeholders, of 3 KB each; those for whole Jobs do not count."""

@@ -1,5 +1,7 @@
 """Suspended Jobs wait by placeholders, and anyone can pose as one that we suspended."""
 
+from itertools import permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,10 +9,24 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.job import PodTemplate, SuspendedJob, SuspendedJobSpec
+from kai_py.api.records.resource import ResourceClaimTemplate, ResourceClaimTemplateSpec
+from kai_py.plan.plan import Stage
 from kai_py.snapshot import placeholders
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.placeholders import MAX_PLACEHOLDERS
-from tests.support.scenario import QUEUE, START, cluster, node, placed, pod, queue
+from tests.support.scenario import (
+    QUEUE,
+    START,
+    claim,
+    claiming,
+    cluster,
+    device_class,
+    gpu_slice,
+    node,
+    placed,
+    pod,
+    queue,
+)
 
 
 def suspended(name: str, pods: int) -> SuspendedJob:
@@ -135,3 +151,27 @@ def test_a_node_in_the_template_of_a_forged_job_takes_nothing_of_that_node(sched
     made = world(job).add(pod("canary", 8, queue="other"))
     assert placed(made.plan()) == {"canary": "n"}
     assert not any(made.builder.snapshot(START).queue_allocated.values())
+
+
+JOB, TEMPLATE, CLASS, SLICE = "jobs", "resourceclaimtemplates", "deviceclasses", "resourceslices"
+
+
+@pytest.mark.parametrize("order", list(permutations((JOB, TEMPLATE, CLASS, SLICE))))
+def test_what_a_suspended_job_claims_is_charged_whatever_comes_first(order):
+    job = suspended("job", 4)
+    template = PodTemplate(spec=claiming(pod("x", 0), "").spec)
+    objects = {
+        JOB: replace(job, spec=replace(job.spec, template=template)),
+        TEMPLATE: ResourceClaimTemplate(
+            metadata=ObjectMeta(name="gpu", namespace="default"),
+            spec=ResourceClaimTemplateSpec(spec=claim("x").spec),
+        ),
+        CLASS: device_class(),
+        SLICE: gpu_slice("n"),
+    }
+    made = cluster(node("n", 0), queue("team", 3, 3))
+    for kind in order:
+        made.builder.apply(kind, None, objects[kind])
+        plan = made.plan()
+    assert made.snapshot().queue_requested["team"]["gpu"] == 4
+    assert [each.stage for each in plan.unplaced] == [Stage.QUEUE_MAX]
