@@ -128,10 +128,14 @@ class PlanExecution:
                 log.info("pod %s: %s", pod, error.message)
 
     def _resume(self, gang: GangPlacement) -> None:
+        for each in gang.pods:
+            self.builder.assume(AssumedBinding(each.pod.uid, each.node))
         try:
             self.api.edit(JOBS, gang.owner.name, gang.owner.namespace, resumed_job)
         except RequestError as error:
             log.info("%s: %s", gang.gang, error.message)
+            for each in gang.pods:
+                self.builder.forget(each.pod.uid)
             self._back_off(gang.gang)
 
     def _start(self, gang: GangPlacement) -> None:

@@ -19,26 +19,20 @@ from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod, PodPlacement
 from kai_py.snapshot.missing_objects import CLAIMS, TEMPLATES
-from kai_py.snapshot.object_cache import (
-    UNHEALTHY_KEY,
-    UNHEALTHY_SECONDS,
-    DeviceKey,
-    FailedDevices,
-    Key,
-    ObjectCache,
-)
+from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
 from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.placeholders import SuspendedJobs
 from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
 from kai_py.snapshot.quarantine import InvalidObject, Quarantine
 from kai_py.snapshot.registry import SnapshotTables
+from kai_py.snapshot.resumed_jobs import ResumedJobs
 from kai_py.snapshot.settings import DEFAULT_SETTINGS, DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.ended_pods import ReleasableClaims
 from kai_py.snapshot.tables.node_usage import NodeUsageState
 from kai_py.snapshot.tables.pod_table import Uids
 from kai_py.snapshot.tables.queues import QueueInfo
-from kai_py.snapshot.tables.readiness import allocated_device, claim_entries
+from kai_py.snapshot.tables.readiness import newly_unhealthy
 from kai_py.snapshot.tables.refusals import is_refused
 
 STEP = 32
@@ -85,6 +79,7 @@ class SnapshotBuilder:
         self._deleted_owners = DeletedOwners(self._objects, self._dependencies)
         self._failed_devices = FailedDevices(self._objects)
         self._suspended_jobs = SuspendedJobs()
+        self._resumed_jobs = ResumedJobs(settings.nomination_seconds)
         self._outdated: dict[str, None] = {}
         self._tables = SnapshotTables(
             identify,
@@ -128,6 +123,7 @@ class SnapshotBuilder:
 
     def assume(self, binding: AssumedBinding) -> None:
         """Count a pod as bound, and what goes with the binding as allocated, from now on."""
+        self._resumed_jobs.assume(binding.pod_uid, binding.node)
         touched = dict.fromkeys(chain.from_iterable(self._tables.pod_tables.assume(binding)))
         if binding.pod_uid not in touched:
             # Nothing that the pod refers to has changed: what is cached of the pod still holds.
@@ -145,11 +141,15 @@ class SnapshotBuilder:
     def forget(self, pod_uid: str) -> None:
         """Withdraw an assumption: the pod is pending again, its claims are as the API has them."""
         self._derive_all([*self._tables.pod_tables.forget(pod_uid), (pod_uid,)])
+        self._end_resuming(self._resumed_jobs.job_of(pod_uid), resumed=False)
 
     def expect_eviction(self, pod_uid: str) -> None:
         """Count a pod as terminating: its eviction is being written."""
         if pod_uid not in self._pods:
             return  # it is gone already, and nothing would end the expectation
+        if job_uid := self._resumed_jobs.job_of(pod_uid):
+            self._end_resuming(job_uid)
+            return
         self._tables.assumptions.evict(pod_uid)
         self._place_pod(pod_uid)
 
@@ -183,8 +183,8 @@ class SnapshotBuilder:
             try:
                 next(steps)
             except StopIteration as end:
-                pauses_end = self._failed_devices.next_end()
-                return self._tables.snapshot(now, end.value, pauses_end)
+                pauses = self._failed_devices.next_end(), self._resumed_jobs.next_end()
+                return self._tables.snapshot(now, end.value, min(pauses))
 
     def steps(self, now: float) -> Generator[None, None, NodeUsageState]:
         """The work of ``snapshot`` in steps of bounded length; gives what nodes hold.
@@ -194,6 +194,8 @@ class SnapshotBuilder:
         """
         tables = self._tables
         self._failed_devices.expire(now)
+        for job_uid in self._resumed_jobs.expired(now):
+            self._end_resuming(job_uid)
         tables.gangs.refresh(tables.refusals.update(now))
         tables.gangs.refresh(tables.uncounted_failures.update(now))
         objects = self._objects.devices()
@@ -240,10 +242,21 @@ class SnapshotBuilder:
             self._failed_devices.withdraw(old, new if isinstance(new, ResourceSlice) else None)
         if not self._deleted_owners.keep(old, new):
             self._derive_dependents(touched)
+        self._end_resuming(self._resumed_jobs.change(old, new))
         for uid, placeholder in self._suspended_jobs.change(old, new):
-            self._apply_pod(self._pods.get(uid), placeholder)
+            if placeholder is not None or not self._resumed_jobs.job_of(uid):
+                self._apply_pod(self._pods.get(uid), placeholder)
         if isinstance(new, ResourceClaim):
             self._derive_all([self._tables.claim_overlays.update(new)])
+
+    def _end_resuming(self, job_uid: str, *, resumed: bool = True) -> None:
+        """Have the pods of a Job that came take the places of its placeholders."""
+        nodes, pods = self._resumed_jobs.end(job_uid)
+        for placeholder in [self._pods[uid] for uid in nodes if resumed and uid in self._pods]:
+            self._remove_pod(placeholder)
+        for pod, node in zip(pods, nodes.values(), strict=False):
+            self._tables.assumptions.nominate_from_next(pod.metadata.uid, node)
+            self._apply_pod(None, pod)
 
     def _of_pool(self, record: object | None) -> object | None:
         """The object, unless its devices are another pool's."""
@@ -251,21 +264,15 @@ class SnapshotBuilder:
             return None
         return record
 
-    def _avoid_unhealthy(self, old: object | None, pod: Pod) -> None:
-        """Do not allocate devices that a pod reports as unhealthy, from its first report on."""
-        if isinstance(old, Pod) and old.status.container_statuses == pod.status.container_statuses:
-            return
-        for name, request, device_id in claim_entries(pod):
-            claim = self._objects.claim(pod.metadata.namespace, name)
-            device = claim and allocated_device(claim, request, device_id)
-            if device:
-                self._failed_devices.avoid(
-                    device, "Unhealthy", UNHEALTHY_SECONDS, key=UNHEALTHY_KEY
-                )
-
     def _apply_pod(self, old: object | None, new: object | None) -> None:
+        if isinstance(new, Pod) and new.metadata.uid not in self._pods:
+            resumed = self._resumed_jobs.add(new)
+            if resumed is not None:
+                self._end_resuming(resumed)
+                return
         if isinstance(new, Pod):
-            self._avoid_unhealthy(old, new)
+            for device in newly_unhealthy(old, new, self._objects.claim):
+                self._failed_devices.avoid_unhealthy(device)
             uid = new.metadata.uid
             known, self._pods[uid] = self._pods.get(uid), new
             touched = self._tables.pod_tables.observe(new)
@@ -279,7 +286,7 @@ class SnapshotBuilder:
             self._derive_all(touched)
             if not same:
                 self._derive_dependents((("uid", uid),))
-        elif isinstance(old, Pod):
+        elif isinstance(old, Pod) and not self._resumed_jobs.discard(old.metadata.uid):
             self._remove_pod(old)
 
     def _remove_pod(self, pod: Pod) -> None:

@@ -281,6 +281,10 @@ class FailedDevices:
         self._rules[device] = (0.0, rule)
         self._seconds[device] = seconds
 
+    def avoid_unhealthy(self, device: DeviceKey) -> None:
+        """Taint a device that a pod reports as unhealthy."""
+        self.avoid(device, "Unhealthy", UNHEALTHY_SECONDS, key=UNHEALTHY_KEY)
+
     def expire(self, now: float) -> None:
         """Start the time of new taints, and end those whose time has passed."""
         for device, seconds in self._seconds.items():

@@ -157,6 +157,11 @@ def is_placeholder(uid: str) -> bool:
     return _PLACEHOLDER_UID_PART in uid
 
 
+def job_of_placeholder(uid: str) -> str:
+    """The uid of the suspended Job for whose pod a placeholder waits."""
+    return uid.partition(_PLACEHOLDER_UID_PART)[0]
+
+
 def has_placeholder(uids: Iterable[str]) -> bool:
     """Whether any of the pods is such a placeholder."""
     return _PLACEHOLDER_UID_PART in "\n".join(uids)
@@ -231,6 +236,11 @@ class SuspendedJobs:
             del of_namespace.waiting[uid]
             yield from ((each, None) for each in _uids(job, None))
             yield from _pods(job, of_namespace.placeholders[uid]).items()
+
+
+def is_suspended_by_us(job: object | None) -> bool:
+    """Whether a Job has placeholders."""
+    return _suspended_by_us(job) is not None
 
 
 def _suspended_by_us(job: object | None) -> SuspendedJob | None:

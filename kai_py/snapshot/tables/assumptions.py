@@ -69,6 +69,10 @@ class Assumptions(PodTable):
         if known is None or known.node != node:
             self._nominations[pod_uid] = NominatedNode(node, now + self._nomination_seconds)
 
+    def nominate_from_next(self, pod_uid: str, node: str) -> None:
+        """Reserve ``node`` for the pod; the time runs from the next snapshot."""
+        self._nominations[pod_uid] = NominatedNode(node, 0.0)
+
     def back_off(self, gang: str, until: float, reason: str) -> None:
         """Do not place the gang before ``until``: carrying out a decision about it failed."""
         self._backoff_until[gang] = until, reason
@@ -87,8 +91,7 @@ class Assumptions(PodTable):
             self._bindings.pop(uid, None)
             self._nominations.pop(uid, None)
         elif pod.status.nominated_node_name and uid not in self._nominations:
-            # No clock is known here: the next snapshot sets the time.
-            self._nominations[uid] = NominatedNode(pod.status.nominated_node_name, 0.0)
+            self.nominate_from_next(uid, pod.status.nominated_node_name)
         return ()
 
     def forget(self, uid: str) -> Uids:

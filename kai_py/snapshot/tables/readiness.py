@@ -229,6 +229,19 @@ def claim_entries(pod: Pod) -> Iterator[tuple[str, str, str]]:
                 yield claim, request, device
 
 
+def newly_unhealthy(
+    old: object | None, pod: Pod, find_claim: Callable[[str, str], ResourceClaim | None]
+) -> Iterator[DeviceKey]:
+    """The devices of claims that a pod reports as unhealthy, if its report has changed."""
+    if isinstance(old, Pod) and old.status.container_statuses == pod.status.container_statuses:
+        return
+    for name, request, device_id in claim_entries(pod):
+        claim = find_claim(pod.metadata.namespace, name)
+        device = claim and allocated_device(claim, request, device_id)
+        if device:
+            yield device
+
+
 def allocated_device(claim: ResourceClaim, request: str, device_id: str) -> DeviceKey | None:
     """The device of the claim that is meant; None if that is unknown.
 
