@@ -18,12 +18,14 @@ import typer
 from rich.console import Console
 
 from kai_py.cli.connection import address_of
-from kai_py.cli.errors import CommandError, ExitCode
+from kai_py.cli.errors import OTHER_ADDRESS, CommandError, ExitCode
+from kai_py.cli.output import write_report
 from kai_py.demo.events import DemoSummary
 from kai_py.demo.live import LiveView, ScreenshotWriter, print_summary
 from kai_py.demo.rendering import JsonPrinter, PlainPrinter
 from kai_py.demo.run import DemoOptions, run_demo
 from kai_py.demo.script import Script, script_for
+from kai_py.observe.http import CannotServeError
 
 
 def command(
@@ -55,6 +57,8 @@ def command(
         script = script_for(nodes)
     except ValueError as error:
         raise CommandError(f"--nodes: {error}") from error
+    if svg is not None:
+        write_report(svg, "")  # a file that cannot be written is told now, not after the demo
     with _kubeconfig(wanted=serve) as kubeconfig:
         run_options = DemoOptions(
             speed=speed,
@@ -64,7 +68,10 @@ def command(
             http=address_of(http) if http is not None else None,
             announce=_announce,
         )
-        summary, interrupted = asyncio.run(_run(script, run_options, json=json, svg=svg))
+        try:
+            summary, interrupted = asyncio.run(_run(script, run_options, json=json, svg=svg))
+        except* CannotServeError as errors:
+            raise CommandError(str(errors.exceptions[0]), hint=OTHER_ADDRESS) from None
     if interrupted and not serve:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if summary.missing and not interrupted:

@@ -20,6 +20,10 @@ class ExitCode(enum.IntEnum):
     """The output was not read to its end (``| head``), as shells say it of other programs."""
 
 
+OTHER_ADDRESS = "--http takes another address or port"
+"""Hint where an address cannot be served on."""
+
+
 class CommandError(Exception):
     """A command cannot go on, for a reason that the user can remove."""
 

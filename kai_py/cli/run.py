@@ -21,10 +21,10 @@ from kai_py.api.printable import printable_json
 from kai_py.api.settings import LogFormat
 from kai_py.cli.configuration import with_options
 from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
-from kai_py.cli.errors import CommandError
+from kai_py.cli.errors import OTHER_ADDRESS, CommandError
 from kai_py.cli.options import takes_groups
 from kai_py.config import Configuration
-from kai_py.observe.http import serve
+from kai_py.observe.http import CannotServeError, serve
 from kai_py.observe.http_access import HttpAccess, reader_finder
 from kai_py.observe.http_forward import own_address
 from kai_py.observe.log import configure_logging
@@ -159,12 +159,8 @@ async def _run(
                     scheduler.address = await _address_of(client, http.host, port)
                     log.info("dashboard, metrics and probes are served on port %d", port)
                     await scheduler.run()
-        except OSError as error:
-            address = f"{configuration.http.host}:{configuration.http.port}"
-            reason = os.strerror(error.errno or 0)
-            raise CommandError(
-                f"cannot serve on {address}: {reason}", hint="--http takes another address or port"
-            ) from error
+        except CannotServeError as error:
+            raise CommandError(str(error), hint=OTHER_ADDRESS) from error
 
 
 async def _address_of(client: Client, host: str, port: int) -> str:

@@ -25,6 +25,7 @@ from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError, Unreac
 from kai_py.cli.input_files import text_of
 from kai_py.cli.naming import context_namespace
 from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
+from kai_py.watch.connections import reason_of
 from kai_py.watch.errors import ApiError, NotFound, StatusError
 from kai_py.watch.http_transport import HttpTransport
 from kai_py.watch.transport import ApiCall
@@ -269,7 +270,7 @@ def _unreachable(url: str, error: Exception) -> CommandError:
         return CommandError(f"{url}: is not a URL: write http://HOST:PORT")
     reason: object = error
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
-        reason = os.strerror(error.os_error.errno)
+        reason = reason_of(error.os_error)
     return UnreachableError(
         f"{url}: {reason or 'no response'}",
         hint="is kai-py run --http running? try kubectl port-forward",

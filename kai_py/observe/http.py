@@ -25,6 +25,7 @@ from kai_py.observe.dashboard import dashboard_routes
 from kai_py.observe.http_access import HttpAccess, require_access
 from kai_py.observe.http_api import Api, ApiSource
 from kai_py.observe.http_forward import forward_to_leader, forwarding_session, mark_answers
+from kai_py.watch.connections import reason_of
 
 SHUTDOWN_SECONDS = 2.0
 MAX_CONNECTIONS = 512
@@ -86,9 +87,16 @@ def _probe_response(problems: Sequence[str], notes: Sequence[str]) -> web.Respon
     )
 
 
+class CannotServeError(Exception):
+    """The address cannot be listened on; the text says why."""
+
+
 @asynccontextmanager
 async def serve(probes: Probes, access: HttpAccess, port: int) -> AsyncIterator[int]:
-    """Serve until the block is left; yields the port, which the system chooses for 0."""
+    """Serve until the block is left; yields the port, which the system chooses for 0.
+
+    Raises CannotServeError.
+    """
     runner = web.AppRunner(
         make_app(probes, access),
         access_log=None,
@@ -100,7 +108,11 @@ async def serve(probes: Probes, access: HttpAccess, port: int) -> AsyncIterator[
     limited = LimitedServer(runner.server)
     listening = None
     try:
-        listening = await asyncio.get_running_loop().create_server(limited, access.host, port)
+        try:
+            listening = await asyncio.get_running_loop().create_server(limited, access.host, port)
+        except OSError as error:
+            address = f"{access.host}:{port}"
+            raise CannotServeError(f"cannot serve on {address}: {reason_of(error)}") from error
         yield int(listening.sockets[0].getsockname()[1])
     finally:
         if listening is not None:

@@ -205,10 +205,14 @@ def connect_failure(where: str, error: Exception) -> str:
         return f"cannot trust the certificate of {where}: {error.verify_message or error}"
     if not isinstance(error, OSError):
         return f"cannot connect to {where}: {error}"
+    return f"cannot connect to {where}: {reason_of(error)}"
+
+
+def reason_of(error: OSError) -> str:
+    """The system's words for an error, without what asyncio adds to them."""
     # Errors of name resolution have numbers of their own, below 0.
     number = error.errno or 0
-    reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-    return f"cannot connect to {where}: {reason}"
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 def keep_alive(connection: socket.socket) -> None:

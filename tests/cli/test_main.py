@@ -4,6 +4,7 @@ import os
 import runpy
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -293,3 +294,19 @@ def test_output_that_is_closed_swallows_what_is_written(tmp_path, closed):
     command = f"{shlex.join([*KAI_PY, 'lint', str(file)])} {closed}"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (ExitCode.OK, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--http", "--svg"])
+def test_what_a_demo_cannot_serve_or_write_is_told_at_once(tmp_path, option):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        picture = str(tmp_path / "nowhere" / "demo.svg")
+        value = {"--http": address, "--svg": picture}[option]
+        ended = run("demo", "--speed", "10", option, value)
+    told = {
+        "--http": f"cannot serve on {address}: Address already in use",
+        "--svg": f"{picture}: No such file or directory",
+    }
+    assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
+    assert ended.stderr.startswith(f"kai-py: {told[option]}")

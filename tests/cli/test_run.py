@@ -28,3 +28,6 @@ def test_a_port_that_is_taken_is_told_with_what_helps(tmp_path):
     assert isinstance(result.exception, CommandError)
     wanted = f"cannot serve on {address}: Address already in use (--http takes another"
     assert str(result.exception).startswith(wanted)
+    words[-1] = "no.such.host.invalid:80"
+    result = CliRunner().invoke(main.app, words, obj=main.Invocation())
+    assert "Unknown error" not in str(result.exception), "that of a name has a number of its own"
