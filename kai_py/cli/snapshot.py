@@ -11,13 +11,18 @@ from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import progress, say
 from kai_py.cli.reading import read_now
-from kai_py.simulate.files.objects import write_objects
+from kai_py.simulate.files.objects import object_list, write_objects
 from kai_py.simulate.files.redaction import redact
+
+STANDARD_OUTPUT = "-"
 
 
 def command(
     *,
-    file: Annotated[Path, typer.Argument(help="File to write; compressed when it ends in .gz.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="File to write; compressed when it ends in .gz. - is standard output."),
+    ],
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     hide_names: Annotated[
@@ -29,6 +34,9 @@ def command(
     if hide_names:
         with progress("redacting"):
             documents = redact(documents)
+    if str(file) == STANDARD_OUTPUT:
+        typer.echo(object_list(documents))
+        return
     try:
         write_objects(file, documents)
     except OSError as error:

@@ -1,6 +1,7 @@
 """kai-py snapshot: what it saves of a cluster, and that a redacted one replays to the same plan."""
 
 import asyncio
+import json
 import re
 
 import pytest
@@ -49,6 +50,17 @@ async def test_a_redacted_snapshot_replays_to_the_same_plan(kubeconfig, tmp_path
     assert "secret" not in hidden
     shape = [re.sub(r"(secret|name|gpu)-[-\w]*", "*", plan) for plan in plans]
     assert shape[0] == shape[1]
+
+
+async def test_a_snapshot_can_go_through_a_pipe(kubeconfig, tmp_path):
+    path = tmp_path / "cluster.json"
+    await asyncio.to_thread(run, "snapshot", str(path), "--kubeconfig", kubeconfig)
+    piped = await asyncio.to_thread(run, "snapshot", "-", "--kubeconfig", kubeconfig)
+    names = [
+        [each["metadata"]["name"] for each in json.loads(text)["items"]]
+        for text in (path.read_text(encoding="utf-8"), piped)
+    ]
+    assert names[0] == names[1]
 
 
 async def test_where_nothing_can_be_written_is_one_line(kubeconfig, tmp_path):

@@ -140,9 +140,14 @@ def _without_history(document: Document) -> Document:
     return {**document, "metadata": metadata}
 
 
+def object_list(documents: Iterable[Document]) -> bytes:
+    """The content of a file of objects."""
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(documents)})
+
+
 def write_objects(path: Path, documents: Iterable[Document]) -> None:
     """Write a file, compressed if its name ends in .gz; raises OSError."""
-    text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(documents)})
+    text = object_list(documents)
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
