@@ -191,15 +191,15 @@ class SimulatedCluster:
     def cycle(self) -> Plan:
         """Run one scheduling cycle and execute its plan."""
         snapshot = self.snapshot()
-        plan = self._decide(snapshot)
+        plan, _ = self._decide(snapshot)
         deadline = self.planner.next_deadline(snapshot)
         self.next_deadline = math.inf if deadline is None else deadline
         return plan
 
-    def _decide(self, snapshot: Snapshot) -> Plan:
+    def _decide(self, snapshot: Snapshot) -> tuple[Plan, list[Eviction]]:
+        """The plan, and those of its evictions that were not refused."""
         plan = self.planner.decide(snapshot)
-        self._execution.execute(plan)
-        return plan
+        return plan, self._execution.execute(plan)
 
     def settle(self, limit: float) -> SimulatedRun:
         """Run cycles and events until nothing changes, or for ``limit`` seconds.
@@ -219,17 +219,18 @@ class SimulatedCluster:
         """Run cycles until one decides nothing; when the next may, though nothing changes."""
         for _ in range(MAX_CYCLES_PER_INSTANT):
             snapshot = self.snapshot()
-            plan = self._decide(snapshot)
+            plan, evictions = self._decide(snapshot)
             run.last_plan = plan
             run.cycles += 1
             run.placements += plan.placements
             for gang in plan.placements:
                 run.starts.setdefault(gang.gang, snapshot.now)
-            run.evictions += plan.evictions
+            run.evictions += evictions
             # An empty plan is not enough: controllers may react to the writes of the one before.
             before = self.embedded.store.revision
             self.clock.run_due()
-            is_settled = plan.is_empty and self.embedded.store.revision == before
+            is_settled = not (plan.placements or plan.nominations or plan.admissions or evictions)
+            is_settled &= self.embedded.store.revision == before
             if is_settled and not any(self._release_leftovers(plan)):
                 return self.planner.next_deadline(snapshot)
         log.warning("the simulation does not converge at %s", self.clock.now())

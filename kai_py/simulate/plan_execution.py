@@ -87,8 +87,8 @@ class PlanExecution:
     find_claim: FindClaim
     binding_timeout: float
 
-    def execute(self, plan: Plan) -> None:
-        """Write everything that ``plan`` decided."""
+    def execute(self, plan: Plan) -> list[Eviction]:
+        """Write everything that ``plan`` decided; the evictions that were not refused."""
         now = self.api.clock.now()
         for gang in plan.placements:
             if gang.resume:
@@ -105,9 +105,7 @@ class PlanExecution:
             self._edit_pods(request.pods, partial(with_annotations, annotations=by))
         for admission in plan.admissions:
             self._edit_pods(admission.pods, admitted_pod)
-        for eviction in plan.evictions:
-            if not eviction.suspend:
-                self._evict(eviction)
+        return [each for each in plan.evictions if each.suspend or self._evict(each)]
 
     def release(self, claim: ClaimRef, consumers: Collection[str]) -> bool:
         """Take a claim from consumers, by uid; whether that changed it."""
@@ -216,15 +214,19 @@ class PlanExecution:
         except RequestError as error:
             log.info("Job %s/%s: %s", job.namespace, job.name, error.message)
 
-    def _evict(self, eviction: Eviction) -> None:
+    def _evict(self, eviction: Eviction) -> bool:
         pod = eviction.pod
         options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
         try:
             evict(self.api, pod.name, pod.namespace, options)
         except RequestError as error:
             log.info("pod %s: %s", pod, error.message)
-            self._back_off(eviction.preemptor)
+            # A gang that is evicted for itself may start pods: they can take the place of this one.
+            self._back_off(eviction.preemptor if eviction.preemptor != eviction.gang else "")
+            return False
+        return True
 
     def _back_off(self, gang: str) -> None:
-        self.builder.back_off(gang, self.api.clock.now() + REFUSAL_SECONDS)
+        if gang:
+            self.builder.back_off(gang, self.api.clock.now() + REFUSAL_SECONDS)
         self.api.clock.call_later(REFUSAL_SECONDS, self.wake)

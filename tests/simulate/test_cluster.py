@@ -3,7 +3,7 @@ import pytest
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.config import Configuration
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.resources import PODS
+from kai_py.embedded.resources import NODES, PODS
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.offline_plan import newest_time
 from tests.simulate.clusters import job, priority_class, queue, running, simulated
@@ -65,6 +65,25 @@ def test_what_time_alone_allows_happens_when_it_is_due():
     assert not cluster.settle(120).evictions
     assert cluster.settle(310).evictions
     assert "high" in running(cluster)
+
+
+def test_evictions_that_a_budget_refuses_are_not_repeated_and_do_not_count():
+    low = job("low", 4, "team")
+    low["spec"]["template"]["metadata"] = {"labels": {"app": "low"}}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "low"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "low"}}},
+    }
+    cluster = simulated(queue("team", 8), low, budget)
+    cluster.settle(60)
+    (on,) = {p["spec"]["nodeName"] for p in cluster.embedded.api.list(PODS)}
+    lost = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    cluster.embedded.api.edit(NODES, on, "", lambda node: {**node, "spec": {"taints": [lost]}})
+    course = cluster.settle(60)
+    assert not course.evictions
+    assert course.cycles < 20
 
 
 def test_a_loaded_cluster_goes_on_where_the_other_one_was():

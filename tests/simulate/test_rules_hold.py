@@ -112,7 +112,7 @@ def judged(monkeypatch):
         nodes = execution.api.list(execution.api.registry.named("nodes"))
         state["world"].judge(plan, execution.api.list(PODS), nodes)
         state["bound"] += sum(len(each.pods) for each in plan.placements)
-        execute(execution, plan)
+        return execute(execution, plan)
 
     def offline(cluster, plan):
         documents = [*cluster._documents.values()]

@@ -20,7 +20,7 @@ from kai_py.observe.decision_metrics import DecisionMetrics
 from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import KaiQueueMetrics
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Eviction, Plan
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.snapshot.snapshot import Snapshot
 from tests.soak.containers import container_sizes, module_roots
@@ -40,10 +40,10 @@ class RecordedCluster(SimulatedCluster):
 
     on_plan: Callable[[Snapshot, Plan], None] = staticmethod(lambda _snapshot, _plan: None)
 
-    def _decide(self, snapshot: Snapshot) -> Plan:
-        plan = super()._decide(snapshot)
+    def _decide(self, snapshot: Snapshot) -> tuple[Plan, list[Eviction]]:
+        plan, evictions = super()._decide(snapshot)
         self.on_plan(snapshot, plan)
-        return plan
+        return plan, evictions
 
 
 class Observers:
