@@ -37,6 +37,9 @@ SERVICE_VARIABLE = "KAI_PY_SERVICE"
 PORT = "http"
 NOT_INSTALLED = f"is the scheduler installed there? ${SERVICE_VARIABLE} or --service names it"
 WRONG_ARGUMENTS = (400, 404)
+UNAUTHORIZED = 401
+TOKEN_HINT = f"--token-file or ${TOKEN_VARIABLE} give one: kubectl create token NAME"
+LOCAL_HINT = f"{TOKEN_HINT}; kai-py run --http 127.0.0.1:8080 asks for none"
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """For streams too: the server sends something every 15 seconds."""
@@ -92,7 +95,7 @@ class SchedulerAddress:
             if not authorization:
                 raise CommandError(
                     "the kubeconfig has no token by which the scheduler could identify you",
-                    hint="--token-file takes one: kubectl create token NAME",
+                    hint=TOKEN_HINT,
                 )
             yield _ProxyLink(transport, path, authorization, read_seconds)
 
@@ -184,7 +187,8 @@ class _UrlLink:
                 if response.status != 200:
                     text, code = (await response.text()).strip(), _exit_code(response.status)
                     problem = f"{self.url}: {response.status}: {text}"
-                    raise CommandError(problem, exit_code=code)
+                    hint = LOCAL_HINT if response.status == UNAUTHORIZED else ""
+                    raise CommandError(problem, hint=hint, exit_code=code)
                 yield response
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(self.url, error) from None

@@ -125,7 +125,9 @@ async def test_what_goes_wrong_is_told(url, tmp_path, monkeypatch):
         await asyncio.to_thread(decisions.command, url="http://127.0.0.1:1")
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     monkeypatch.setattr(scheduler_http, "TOKEN_VARIABLE", "ANOTHER_VARIABLE")
-    with pytest.raises(CommandError, match="401: a bearer token is required"):
+    with pytest.raises(
+        CommandError, match=r"401: a bearer token is required.*--token-file or \$KAI_PY_HTTP_TOKEN"
+    ):
         await asyncio.to_thread(decisions.command, url=url)
 
 
