@@ -22,7 +22,12 @@ from kai_py.api.phrases import count_of, is_or_are
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision
-from kai_py.observe.gang_state import running_state, starting_pods, terminating_pods
+from kai_py.observe.gang_state import (
+    below_min_member,
+    running_state,
+    starting_pods,
+    terminating_pods,
+)
 from kai_py.observe.subject import claim_funnel_of, deleted_gang_key, gang_keys, misnamed_scheduler
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.observations import QueueShare
@@ -118,8 +123,8 @@ class Explanation:
     """A gang as of one cycle.
 
     ``state`` is Running, Starting, Terminating, Deleted, OtherScheduler, NoPods or the stage that
-    stops it; ``message`` says why, or what becomes of its pods. ``queue_position`` counts
-    from 1 among the ``queue_length`` pending gangs of the queue: higher priority first, with the
+    stops it; ``message`` says why, or what becomes of its pods. ``queue_position`` counts from 1
+    among the ``queue_length`` pending gangs of the queue: higher priority first, with the
     ``ageing_points``, then older; 0 where the gang is not pending. A workload that is no gang of
     this scheduler has the defaults for the rest.
     """
@@ -232,7 +237,8 @@ class Explainer:
             for member in gang.bound
             if member.node in self._lost
         }
-        return "; ".join(f"node {node} {how}" for node, how in gone.items())
+        lost = "; ".join(f"node {node} {how}" for node, how in gone.items())
+        return lost or below_min_member(self.snapshot, gang)
 
     @cached_property
     def _evicted(self) -> Mapping[str, Sequence[Eviction]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.gang_state import running_state, starting_pods
+from kai_py.observe.gang_state import below_min_member, running_state, starting_pods
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, PodState
@@ -99,7 +99,7 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
             yield _row(snapshot, gang, Stage.NOT_READY.value, unready[key])
         else:
             state = running_state(snapshot, gang, is_placed=key in placed)
-            yield _row(snapshot, gang, state, "")
+            yield _row(snapshot, gang, state, below_min_member(snapshot, gang))
 
 
 def _row(snapshot: Snapshot, gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:

@@ -1,12 +1,14 @@
-"""Whether the pods of a gang that are on nodes run, are only being started, or are ending.
+"""Whether the pods of a gang that are on nodes run, start, end, or are too few to work.
 
 A bound pod is starting until its kubelet reports it ready; one that was ready for long has started,
 whatever becomes of it. Snapshots keep that, but not the phases of pods. A gang is starting while
 fewer than minMember of its pods have started, and in the cycle that places pods of it. It is
 terminating once all of its pods have been deleted or evicted, until the last one is gone or others
-replace them.
+replace them. It is below minMember while no pods replace those that it lost; after its grace period
+the rest of it is evicted (``plan.actions.stale``).
 """
 
+from kai_py.plan.plan import Stage
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -29,9 +31,22 @@ def terminating_pods(gang: Gang) -> list[Member]:
 
 
 def running_state(snapshot: Snapshot, gang: Gang, *, is_placed: bool) -> str:
-    """The state of a gang that nothing stops; ``is_placed``: this cycle places pods of it."""
+    """The state of a gang without pods that wait; ``is_placed``: this cycle places pods of it."""
     if gang.members and len(terminating_pods(gang)) == len(gang.members):
         return TERMINATING
+    if gang.stale_since is not None and not is_placed:
+        return Stage.BELOW_MIN_MEMBER.value
     starting = starting_pods(snapshot, gang)
     is_short = starting > 0 and len(gang.bound) - starting < gang.tree.min_pods()
     return STARTING if is_placed or is_short else RUNNING
+
+
+def below_min_member(snapshot: Snapshot, gang: Gang) -> str:
+    """For how long a gang has run below minMember, and what becomes of it; "" if it does not."""
+    if gang.stale_since is None:
+        return ""
+    seconds = max(0.0, snapshot.now - gang.stale_since)
+    return (
+        f"below minMember for {seconds:.0f} s: unless the lost pods are replaced, the rest is "
+        "evicted at the end of the grace period, if there is one"
+    )

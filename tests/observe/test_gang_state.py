@@ -55,6 +55,14 @@ def test_a_gang_starts_until_min_member_pods_have_started(ready, state, starting
     assert live_gang(row).running == (2 if state == "Running" else 0)
 
 
+def test_a_gang_that_runs_below_min_member_is_shown_so():
+    row, explanation, _ = views(True, True, parallelism=3)
+    assert (row.bound, row.min_members, row.state) == (2, 3, "BelowMinMember")
+    assert (explanation.state, explanation.message) == (row.state, row.message)
+    assert row.message.startswith("below minMember for 0 s: unless the lost pods are replaced")
+    assert "is pending (BelowMinMember): 2 of 2 pods run, minMember is 3" in described(explanation)
+
+
 def test_an_elastic_pod_starts_beside_a_running_gang():
     row, explanation, _ = views(True, True, False, parallelism=2)
     assert (row.min_members, row.state, row.starting) == (2, "Running", 1)
