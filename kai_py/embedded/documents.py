@@ -49,7 +49,7 @@ def without_finalizer(document: Json, finalizer: str) -> Json:
     return filter_metadata(document, "finalizers", lambda each: each != finalizer)
 
 
-_RAW_FIELD = "parameters"
+RAW_FIELD = "parameters"
 """What a claim or class passes to drivers: JSON of no type."""
 
 
@@ -57,26 +57,13 @@ def with_typed_nulls(value: Any) -> Any:
     """A deep copy of JSON as types of Go read it: null fields are absent, null items are empty."""
     if isinstance(value, dict):
         return {
-            key: clone(item) if key == _RAW_FIELD else with_typed_nulls(item)
+            key: clone(item) if key == RAW_FIELD else with_typed_nulls(item)
             for key, item in value.items()
             if item is not None
         }
     if isinstance(value, list):
         empty: Any = "" if any(isinstance(item, str) for item in value) else {}
         return [empty if item is None else with_typed_nulls(item) for item in value]
-    return value
-
-
-def without_nulls(value: Any) -> Any:
-    """JSON without the fields and items that are null, as which absent ones are read."""
-    if isinstance(value, dict):
-        return {
-            key: item if key == _RAW_FIELD else without_nulls(item)
-            for key, item in value.items()
-            if item is not None
-        }
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value if item is not None]
     return value
 
 

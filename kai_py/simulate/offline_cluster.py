@@ -24,7 +24,7 @@ from kai_py.api.times import format_time
 from kai_py.commit.claims.binding_conditions import DevicesNotReady
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
-from kai_py.embedded.documents import named_claims, without_nulls
+from kai_py.embedded.documents import RAW_FIELD, named_claims
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
@@ -50,6 +50,7 @@ from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import WATCHED_BY_NAME
 from kai_py.watch.resource import Decode, Kind
+from kai_py.watch.wire import without_nulls
 
 CLAIM_API = "resource.k8s.io/v1"
 POD = ("", "Pod")
@@ -138,7 +139,7 @@ class OfflineCluster:
             return
         encoded = msgspec.json.encode(document)
         if b"null" in encoded:
-            document = without_nulls(document)
+            document = without_nulls(document, raw_field=RAW_FIELD)
         try:
             record = decode(encoded)
             problem = refused_amounts(key, document)

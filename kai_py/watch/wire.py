@@ -133,12 +133,19 @@ def flattened(body: bytes) -> bytes:
     return b"".join(kept)
 
 
-def without_nulls(value: Any) -> Any:
-    """JSON without null fields and items, which mean the same as absent ones."""
+def without_nulls(value: Any, *, raw_field: str | None = None) -> Any:
+    """JSON without null fields and items, which mean the same as absent ones.
+
+    ``raw_field``: the name of fields whose content is of no type, and kept as it is.
+    """
     if isinstance(value, dict):
-        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+        return {
+            key: each if key == raw_field else without_nulls(each, raw_field=raw_field)
+            for key, each in value.items()
+            if each is not None
+        }
     if isinstance(value, list):
-        return [without_nulls(each) for each in value if each is not None]
+        return [without_nulls(each, raw_field=raw_field) for each in value if each is not None]
     return value
 
 
