@@ -132,11 +132,10 @@ class OfflineCluster:
     def _load(self, key: ObjectKey, document: Document) -> None:
         version = document["apiVersion"].rpartition("/")[2]
         kind = self._kind(key, version)
-        decode = kind.versions.get(version)
-        if decode is None:
-            text = f"{document['apiVersion']} is not supported: use {', '.join(kind.versions)}"
-            self.rejected.append(RejectedObject(str(key), text))
+        if problem := kind.version_problem(document["apiVersion"]):
+            self.rejected.append(RejectedObject(str(key), problem))
             return
+        decode = kind.versions[version]
         encoded = msgspec.json.encode(document)
         if b"null" in encoded:
             document = without_nulls(document, raw_field=RAW_FIELD)

@@ -284,15 +284,18 @@ KIND_BY_COLLECTION = {kind.collection_name: (kind.at().api_version, kind.name) f
 
 def watched_as(document: Mapping[str, Any]) -> Resource[Any] | None:
     """The resource as which the scheduler watches an object; None if it does not."""
-    group, _, version = str(document.get("apiVersion", "")).rpartition("/")
-    kind = WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))
-    return kind.at(version) if kind is not None and version in kind.versions else None
+    kind, api_version = _watched_kind(document), str(document.get("apiVersion", ""))
+    if kind is None or kind.version_problem(api_version):
+        return None
+    return kind.at(api_version.rpartition("/")[2])
 
 
 def unsupported_version(document: Mapping[str, Any]) -> str:
     """Why an object of a kind that the scheduler watches cannot be read; "" of any other object."""
-    group, _, version = str(document.get("apiVersion", "")).rpartition("/")
-    kind = WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))
-    if kind is None or version in kind.versions:
-        return ""
-    return f"{document['apiVersion']} is not supported: use {', '.join(kind.versions)}"
+    kind = _watched_kind(document)
+    return "" if kind is None else kind.version_problem(str(document.get("apiVersion", "")))
+
+
+def _watched_kind(document: Mapping[str, Any]) -> Kind[Any] | None:
+    group = str(document.get("apiVersion", "")).rpartition("/")[0]
+    return WATCHED_BY_NAME.get((group, str(document.get("kind", ""))))

@@ -87,6 +87,12 @@ class Kind(Generic[T]):
         """Resource and group as roles and ``kubectl auth can-i`` name them."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    def version_problem(self, api_version: str) -> str:
+        """Why objects of this API version cannot be read; "" if they can."""
+        if api_version.rpartition("/")[2] in self.versions:
+            return ""
+        return f"{api_version} is not supported: use {', '.join(self.versions)}"
+
     def at(self, version: str = "") -> "Resource[T]":
         """The resource at a version, by default the preferred one."""
         version = version or next(iter(self.versions))
