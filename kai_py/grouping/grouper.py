@@ -380,8 +380,7 @@ def _completed(chain: OwnerChain) -> tuple[str, int] | None:
     job = chain.owners[0].found
     if not isinstance(job, Job):
         return None
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
-    count = min(job.status.succeeded, parallelism)
+    count = min(job.status.succeeded, job.spec.pods_at_a_time)
     return (job.metadata.uid, count) if count else None
 
 

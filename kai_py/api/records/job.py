@@ -79,6 +79,11 @@ class JobSpec(Record, frozen=True):
     backoff_limit_per_index: int | None = None
     pod_failure_policy: PodFailurePolicy | None = None
 
+    @property
+    def pods_at_a_time(self) -> int:
+        """``parallelism`` with its default."""
+        return 1 if self.parallelism is None else self.parallelism
+
 
 class UncountedTerminatedPods(Record, frozen=True):
     """Uids of pods that have ended and that the counts of the status do not contain yet."""

@@ -49,7 +49,7 @@ ELASTIC_KEY = "kueue.x-k8s.io/elastic-job"
 
 def active_pods(job: Job) -> int:
     """How many pods the Job controller runs at a time: fewer when little is left to complete."""
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    parallelism = job.spec.pods_at_a_time
     if job.spec.completions is None:
         return parallelism
     return max(min(parallelism, job.spec.completions - job.status.ended_completions), 0)
@@ -91,7 +91,7 @@ def _is_elastic(job: Job) -> bool:
 
 def reachable_min_members(job: Job, min_members: int) -> tuple[int, str]:
     """``min_members``, as far as pods are left to complete, and what is wrong with it."""
-    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    parallelism = job.spec.pods_at_a_time
     max_pods = min(
         parallelism, parallelism if job.spec.completions is None else job.spec.completions
     )
