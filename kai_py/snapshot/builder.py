@@ -250,7 +250,9 @@ class SnapshotBuilder:
             self._derive_all([self._tables.claim_overlays.update(new)])
 
     def _end_resuming(self, job_uid: str, *, resumed: bool = True) -> None:
-        """Have the pods of a Job that came take the places of its placeholders."""
+        """Have the pods of a Job that came take the places of its placeholders; "": of none."""
+        if not job_uid:
+            return
         nodes, pods = self._resumed_jobs.end(job_uid)
         for placeholder in [self._pods[uid] for uid in nodes if resumed and uid in self._pods]:
             self._remove_pod(placeholder)

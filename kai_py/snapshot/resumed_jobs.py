@@ -88,7 +88,7 @@ class ResumedJobs:
 
     def end(self, job_uid: str) -> tuple[Mapping[str, str], Collection[Pod]]:
         """A Job is not waited for any longer: the nodes of its placeholders, its pods that came."""
-        job = self._jobs.pop(job_uid, None) or _ResumedJob()
+        job = self._jobs.pop(job_uid)
         return job.nodes, job.pods.values()
 
     def expired(self, now: float) -> Iterator[str]:
