@@ -11,7 +11,14 @@ from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import Json, is_deleting, name_of, namespace_of, with_condition
+from kai_py.embedded.documents import (
+    Json,
+    is_deleting,
+    is_ready,
+    name_of,
+    namespace_of,
+    with_condition,
+)
 from kai_py.embedded.errors import RequestError, bad_request, conflict, invalid, required
 from kai_py.embedded.resources import BUDGETS, NAMESPACES, PODS, ServedResource
 from kai_py.embedded.selectors import label_selector
@@ -119,8 +126,7 @@ def _use_budget(api: ApiServer, pod: Json) -> None:
 
 def is_exempt(pod: Json, budget: Json) -> bool:
     """Whether a budget allows the eviction of a pod without counting it, as it is not ready."""
-    conditions = pod["status"].get("conditions") or ()
-    if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
+    if is_ready(pod):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
