@@ -186,7 +186,7 @@ def _settings(
 
 
 class _LargeReviewsServer(kopf.WebhookServer):
-    """kopf's server, for reviews of any size.
+    """kopf's server, for reviews of the largest objects as well.
 
     aiohttp refuses bodies of more than 1 MiB, and an object whose review is refused is admitted.
     """

@@ -58,7 +58,7 @@ def command(
     except ValueError as error:
         raise CommandError(f"--nodes: {error}") from error
     if svg is not None:
-        write_report(svg, "")  # a file that cannot be written is told now, not after the demo
+        write_report(svg, "")  # fails now if it cannot be written, not after the demo
     with _kubeconfig(wanted=serve) as kubeconfig:
         run_options = DemoOptions(
             speed=speed,
