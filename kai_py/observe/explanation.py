@@ -238,7 +238,7 @@ class Explainer:
             if member.node in self._lost
         }
         lost = "; ".join(f"node {node} {how}" for node, how in gone.items())
-        return lost or below_min_member(self.snapshot, gang)
+        return lost or below_min_member(gang)
 
     @cached_property
     def _evicted(self) -> Mapping[str, Sequence[Eviction]]:

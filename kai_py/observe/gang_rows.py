@@ -99,7 +99,7 @@ def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
             yield _row(snapshot, gang, Stage.NOT_READY.value, unready[key])
         else:
             state = running_state(snapshot, gang, is_placed=key in placed)
-            yield _row(snapshot, gang, state, below_min_member(snapshot, gang))
+            yield _row(snapshot, gang, state, below_min_member(gang))
 
 
 def _row(snapshot: Snapshot, gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:

@@ -41,12 +41,14 @@ def running_state(snapshot: Snapshot, gang: Gang, *, is_placed: bool) -> str:
     return STARTING if is_placed or is_short else RUNNING
 
 
-def below_min_member(snapshot: Snapshot, gang: Gang) -> str:
-    """For how long a gang has run below minMember, and what becomes of it; "" if it does not."""
+def below_min_member(gang: Gang) -> str:
+    """What becomes of a gang that runs below minMember; "" if it does not.
+
+    Not for how long it does: a process that has just started, as a command, often cannot know.
+    """
     if gang.stale_since is None:
         return ""
-    seconds = max(0.0, snapshot.now - gang.stale_since)
     return (
-        f"below minMember for {seconds:.0f} s: unless the lost pods are replaced, the rest is "
-        "evicted at the end of the grace period, if there is one"
+        "Fewer pods than minMember run: unless the lost ones are replaced, the rest is evicted at "
+        "the end of the grace period, if there is one."
     )

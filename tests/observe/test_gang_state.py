@@ -59,7 +59,9 @@ def test_a_gang_that_runs_below_min_member_is_shown_so():
     row, explanation, _ = views(True, True, parallelism=3)
     assert (row.bound, row.min_members, row.state) == (2, 3, "BelowMinMember")
     assert (explanation.state, explanation.message) == (row.state, row.message)
-    assert row.message.startswith("below minMember for 0 s: unless the lost pods are replaced")
+    assert row.message.startswith(
+        "Fewer pods than minMember run: unless the lost ones are replaced"
+    )
     assert "is pending (BelowMinMember): 2 of 2 pods run, minMember is 3" in described(explanation)
 
 
