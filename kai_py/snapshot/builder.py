@@ -11,7 +11,6 @@ from itertools import chain, islice
 from kai_py.api.pod_phases import SUCCEEDED, is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
-from kai_py.api.records.partial import unreadable_fields
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
 from kai_py.grouping.gang import GangSpec
@@ -43,10 +42,6 @@ COUNTED_KINDS = (CLAIMS, TEMPLATES, "extendedresources")
 
 READING = "reading it"
 DERIVING = "deriving what it requests"
-
-
-class UnreadableError(ValueError):
-    """Some fields of an object could not be decoded; the message names them."""
 
 
 class SnapshotBuilder:
@@ -390,13 +385,8 @@ class SnapshotBuilder:
         return self._tables.stuck_terminations.on(placement, pod.metadata.uid)
 
     def _derived(self, pod: Pod, placement: PodPlacement, *, ours: bool) -> DerivedPod:
-        tables = self._tables
-        unreadable = unreadable_fields(pod.metadata)
-        if unreadable:
-            raise UnreadableError(unreadable)
-        parsed = tables.parsed_pods.parse(
-            pod, ours=ours, labels_matter=ours and tables.pod_rules.labels_matter(pod)
-        )
+        labels_matter = ours and self._tables.pod_rules.labels_matter(pod)
+        parsed = self._tables.parsed_pods.parse(pod, ours=ours, labels_matter=labels_matter)
         gpus = shared_gpus_of(parsed.pod, parsed.demand, placement)
         usage = pod_usage(parsed.pod, parsed.demand, placement, gpus, ours=ours)
         return DerivedPod(pod.metadata.uid, parsed, placement, gpus, usage)

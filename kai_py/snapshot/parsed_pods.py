@@ -20,7 +20,7 @@ from kai_py.api.gpu_share import legacy_mig_profile
 from kai_py.api.quantity import QuantityError
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import Container, Pod, PodSpec, ResourceRequirements
-from kai_py.api.records.partial import has_unreadable_requests
+from kai_py.api.records.partial import has_unreadable_requests, unreadable_fields
 from kai_py.api.records.record import QuantityText
 from kai_py.grouping.admitted import ADMITTED_KEY
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
@@ -90,6 +90,10 @@ def _is_readable(name: str, text: QuantityText) -> bool:
 Identify = Callable[[Pod, Owners], GangSpec]
 
 
+class UnreadableError(ValueError):
+    """Some fields of an object could not be decoded; the message names them."""
+
+
 class ParsedPods(PodTable):
     """Parses pods, notes what they depend on, and caches those of ours."""
 
@@ -111,7 +115,12 @@ class ParsedPods(PodTable):
         self._cached: dict[str, ParsedPod] = {}
 
     def parse(self, pod: Pod, *, ours: bool, labels_matter: bool) -> ParsedPod:
-        """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes."""
+        """The pod as it is cached, or else parsed now; ``labels_matter`` as for shapes.
+
+        Raises ``UnreadableError`` where fields of the pod could not be decoded.
+        """
+        if unreadable := unreadable_fields(pod.metadata):
+            raise UnreadableError(unreadable)
         pod = as_resized(pod)
         cached = self._cached.get(pod.metadata.uid)
         # A bound pod is parsed again when it has changed: it counts as it was admitted, and with
