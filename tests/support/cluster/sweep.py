@@ -167,9 +167,8 @@ async def _objects(api: Api, kinds: Iterable[ResourceType]) -> tuple[list[_Found
 
 
 def _is_of_the_system(found: _Found) -> bool:
-    """Whether the control plane needs it; a Lease of ours would make the next test wait for it."""
-    ours = found.type.plural == "leases" and found.name.startswith("kai-")
-    return found.namespace in _KEPT_NAMESPACES and not ours
+    """Whether the control plane needs it; Leases and roles of ours are in the next test's way."""
+    return found.namespace in _KEPT_NAMESPACES and not found.name.startswith("kai-")
 
 
 async def _deletable(api: Api) -> list[ResourceType]:
