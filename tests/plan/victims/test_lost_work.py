@@ -401,6 +401,20 @@ def test_what_just_started_is_not_relocated():
     assert not evicted(planned(young, both, large, nodes=nodes, rules=rules))
 
 
+def test_what_just_started_is_moved_by_a_reclaim_only_if_it_could_be_lost():
+    """That it fits elsewhere is no reason to restart it: its queue is within what it deserves."""
+    deserved = {"owner": 2.0, "guest": 1.0}
+    queues = tuple(QueueInfo(name=name, deserved={"gpu": n}) for name, n in deserved.items())
+    rules = replace(BY_LOSS, settling=150.0)
+
+    def moved(guest):
+        large = waiting("large", gpus=2)
+        return evicted(planned(guest, large, nodes={"a": 2, "b": 1}, rules=rules, queues=queues))
+
+    assert moved(ran("young", "a", 1)) == []
+    assert moved(ran("old", "a", 50)) == ["old-0"]
+
+
 def test_of_equally_many_pods_those_that_lose_least_are_relocated():
     saved, unsaved = ran("saved", "a", 50, checkpoint=600.0), ran("unsaved", "b", 9)
     large, nodes = waiting("large", gpus=2, queue="guest"), {"a": 2, "b": 2}
