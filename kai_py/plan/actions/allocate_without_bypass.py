@@ -3,7 +3,8 @@
     place every gang that fits idle capacity, in order
     if later gangs have bypassed gangs that did not fit:
         undo all of it and start over in the same order; at its turn a bypassed gang may now also
-        consolidate, reclaim and preempt, and the gangs after it get what is left
+        consolidate, reclaim and preempt, and the gangs after it get what is left; so may a gang
+        that was placed before and now is not
 
 So no pod starts on capacity that a gang ahead of it would reclaim in the next cycle. In the second
 pass at most ``MAX_PREEMPTORS`` gangs may evict; the others evict afterwards, like all gangs that
@@ -20,7 +21,7 @@ only the search shows. Gangs of one class, with the same queue and pods, are che
 first ``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,28 +188,34 @@ def allocate_without_bypass(
         if not bypassed or not state.evictable or state.turns.over:
             trial.keep()
             return
+        placed = {each.gang.key for each in state.statement.placed.values()}
     state.start_over(reasons)
     if turnover is not None:
         turnover.start_over()
-    bypassed_gangs = _BypassedGangs(state, bypassed, victim_actions)
+    searching = _SearchingGangs(state, bypassed, placed, victim_actions)
 
     def wait_or_find_victims(gang: Gang) -> bool:
-        return not waits(gang) and bypassed_gangs.find_victims(gang)
+        return not waits(gang) and searching.find_victims(gang)
 
     allocate(state, gangs, wait_or_find_victims)
 
 
-class _BypassedGangs:
-    """Lets gangs of the bypassed classes search for victims at their turn."""
+class _SearchingGangs:
+    """Lets gangs that were bypassed, and those that lose their place to them, search for victims.
+
+    Each at its turn: later gangs would start on what it could evict them from in the next cycle.
+    """
 
     def __init__(
         self,
         state: CycleState,
         gang_classes: set[GangClass],
+        placed_before: Container[str],
         victim_actions: Sequence[VictimAction],
     ) -> None:
-        """Start before the first gang."""
+        """``placed_before``: the keys of the gangs that were placed in the first pass."""
         self._state, self._gang_classes, self._victim_actions = state, gang_classes, victim_actions
+        self._placed_before = placed_before
         self._placed_count = 0
         self._pool: tuple[int, VictimPool] | None = None
 
@@ -218,7 +225,8 @@ class _BypassedGangs:
         if request is None or self._placed_count >= MAX_PREEMPTORS:
             return False
         known = gang_class(gang, request)
-        if gang.key in state.search_budgets.out_of_probes_before or known not in self._gang_classes:
+        may_search = known in self._gang_classes or gang.key in self._placed_before
+        if not may_search or gang.key in state.search_budgets.out_of_probes_before:
             return False
         for action in self._victim_actions:
             action(state, [gang], self._victim_pool())

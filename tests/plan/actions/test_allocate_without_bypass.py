@@ -42,6 +42,21 @@ def test_the_younger_of_two_alike_does_not_start_in_the_way_of_the_older():
     assert [each.pod.name for each in plan.nominations] == ["high-0"]
 
 
+def test_a_gang_that_loses_its_place_to_an_earlier_one_may_evict_at_its_turn():
+    """Else ``low`` would start beside ``also``, and both be evicted for ``mid`` a cycle later."""
+    plan = world(
+        {"a": 8, "b": 4},
+        gang("runs", nodes="a", gpus=4),
+        gang("also", nodes="b", gpus=2),
+        gang("high", pods=1, gpus=8, priority=10, created=5),
+        gang("mid", pods=1, gpus=4, priority=5, created=6),
+        gang("low", pods=1, gpus=2, created=7),
+    ).plan()
+    assert evicted(plan) == ["also-0", "runs-0"]
+    assert {each.pod.name for each in plan.nominations} == {"high-0", "mid-0"}
+    assert placed(plan) == {}
+
+
 @pytest.mark.parametrize("rules", [KAI, WHO_FITS])
 def test_by_other_rules_a_gang_that_fits_starts_and_is_evicted_a_cycle_later(rules):
     before = contested(gang("low", pods=1, gpus=4, created=6), rules=rules)
