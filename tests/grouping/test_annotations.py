@@ -4,7 +4,7 @@ import pytest
 
 from kai_py.api.records.core import OwnerReference
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
+from kai_py.grouping.frameworks.training_jobs import PYTORCH_JOB
 from kai_py.grouping.gang_template import WorkloadOwner
 from kai_py.grouping.owner_chain import GroupKind, OwnerLink
 from kai_py.grouping.queue_choice import Defaults

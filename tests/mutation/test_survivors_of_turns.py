@@ -7,7 +7,7 @@ import pytest
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.frameworks import jobset, mpi
+from kai_py.grouping.frameworks import jobset, training_jobs
 from kai_py.plan.actions import admit
 from kai_py.plan.placement.next_pods import next_request
 from kai_py.plan.placement.reasons import Unschedulable
@@ -23,9 +23,10 @@ from tests.support.worlds import gang, world
 def test_the_launcher_of_an_mpi_job_starts_before_its_workers():
     def ranked(role, **index):
         labels = {"training.kubeflow.org/replica-type": role, **index}
-        return mpi._rank(Pod(metadata=ObjectMeta(name=role, labels=labels)))
+        pod = Pod(metadata=ObjectMeta(name=role, labels=labels))
+        return training_jobs._rank(training_jobs.LAUNCHER, pod)
 
-    second = {mpi.INDEX_LABEL: "1"}
+    second = {training_jobs.INDEX_LABEL: "1"}
     assert ranked("launcher") < ranked("worker") < ranked("worker", **second)
 
 

@@ -6,10 +6,9 @@ from kai_py.grouping.frameworks.flink import FLINK_DEPLOYMENT
 from kai_py.grouping.frameworks.job import DEPLOYMENT, JOB, STATEFUL_SET
 from kai_py.grouping.frameworks.jobset import JOB_SET
 from kai_py.grouping.frameworks.leader_worker_set import LEADER_WORKER_SET
-from kai_py.grouping.frameworks.mpi import MPI_JOB
-from kai_py.grouping.frameworks.pytorch import PYTORCH_JOB
 from kai_py.grouping.frameworks.ray import RAY_CLUSTER, RAY_JOB
 from kai_py.grouping.frameworks.spark import SPARK_APPLICATION
+from kai_py.grouping.frameworks.training_jobs import MPI_JOB, PYTORCH_JOB
 from kai_py.grouping.frameworks.volcano_job import VOLCANO_JOB
 
 FRAMEWORKS = {
