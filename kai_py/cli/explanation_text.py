@@ -19,7 +19,7 @@ from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.explanation import DELETED, Explanation, QueueLevel
-from kai_py.observe.gang_state import NOT_PENDING
+from kai_py.observe.gang_rows import NOT_PENDING
 from kai_py.observe.share_steps import format_amount
 from kai_py.observe.suggestion import Suggestion, Verb
 from kai_py.simulate.explained_cluster import SearchReport

@@ -33,8 +33,7 @@ from kai_py.cli.sentences import folded, terminal_width
 from kai_py.config import Configuration
 from kai_py.grouping.gang import TopologyConstraint
 from kai_py.observe.explanation import DELETED
-from kai_py.observe.gang_rows import GangRow, TreeRow, gang_rows
-from kai_py.observe.gang_state import NOT_PENDING
+from kai_py.observe.gang_rows import NOT_PENDING, GangRow, TreeRow, gang_rows
 from kai_py.observe.http_lists import GangList
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.snapshot import Snapshot

@@ -15,8 +15,7 @@ from kai_py.cli.scheduler_http import Link, Query, SchedulerAddress, decoded
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus
 from kai_py.observe.cluster_state import in_tree_order
 from kai_py.observe.explanation import Explanation
-from kai_py.observe.gang_rows import GangRow
-from kai_py.observe.gang_state import NOT_PENDING, STARTING
+from kai_py.observe.gang_rows import NOT_PENDING, STARTING, GangRow
 from kai_py.observe.http_lists import DeviceList, GangList, QueueList
 from kai_py.observe.live.cluster import (
     MAX_SLOTS,

@@ -22,7 +22,7 @@ from kai_py.api.phrases import count_of, is_or_are
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision
-from kai_py.observe.gang_state import (
+from kai_py.observe.gang_rows import (
     below_min_member,
     running_state,
     starting_pods,

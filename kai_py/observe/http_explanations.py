@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from kai_py.observe.explanation import Explanation
-from kai_py.observe.gang_state import NOT_PENDING
+from kai_py.observe.gang_rows import NOT_PENDING
 from kai_py.observe.suggestion import NoAnswerError, Suggestion, SuggestionSearch
 from kai_py.observe.tenant_answers import as_json
 from kai_py.observe.visibility import Visibility

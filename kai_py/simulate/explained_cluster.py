@@ -25,7 +25,7 @@ from kai_py.observe.explanation import (
     explain_deleted,
     explain_subject,
 )
-from kai_py.observe.gang_state import TERMINATING
+from kai_py.observe.gang_rows import TERMINATING
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.plan import Stage
 from kai_py.simulate.files.objects import Document

@@ -18,9 +18,8 @@ from kai_py.snapshot.quarantine import Quarantine
 from kai_py.snapshot.settings import DeviceRegistry, SnapshotSettings
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.admissions import Admissions
-from kai_py.snapshot.tables.assumptions import Assumptions, StuckTerminations
+from kai_py.snapshot.tables.assumptions import Assumptions, ClaimOverlays, StuckTerminations
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
-from kai_py.snapshot.tables.claim_overlays import ClaimOverlays
 from kai_py.snapshot.tables.ended_pods import Completions, ReleasableClaims
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 from kai_py.snapshot.tables.group_schedulers import GroupSchedulers

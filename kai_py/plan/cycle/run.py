@@ -15,8 +15,8 @@ from kai_py.plan.actions.leave_nodes import leave_nodes
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.return_to_spot import explain_fallback, return_to_spot
+from kai_py.plan.actions.stale import evict_unhealthy
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.actions.unhealthy import evict_unhealthy
 from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.evictions import list_evictions

@@ -1,20 +1,24 @@
 """Decisions that are being written but that the watch does not show yet, and stuck terminations.
 
 A cycle must count on what the last one decided, or it would decide it again. Each assumption ends
-when the watch shows the outcome, or when commit withdraws it. Allocations of claims and volumes are
-assumed in ``tables.claim_overlays`` and ``tables.volumes``.
+when the watch shows the outcome, or when commit withdraws it. An allocation that is assumed is
+shown on its claim until the API has one; a claim that is being created for a pod is shown until the
+API has it. Volumes are assumed in ``tables.volumes``.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
+from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.times import lies_ahead
+from kai_py.snapshot.dependencies import Dependencies
 from kai_py.snapshot.derived_pod import AssumedBinding, PodPlacement
+from kai_py.snapshot.object_cache import ObjectCache
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 
@@ -130,6 +134,66 @@ class Assumptions(PodTable):
             elif not lies_ahead(nomination.expires, now, self._nomination_seconds):
                 del self._nominations[uid]
         return dict(self._nominations)
+
+
+class ClaimOverlays(PodTable):
+    """Assumed allocations by claim uid, claims being created by pod uid; shown in an ObjectCache.
+
+    The pods to be derived again are those that use a claim that is shown otherwise than before.
+    """
+
+    def __init__(self, objects: ObjectCache, dependencies: Dependencies) -> None:
+        """Show on the claims of ``objects``."""
+        self._objects = objects
+        self._dependencies = dependencies
+        self._allocations: dict[str, tuple[str, AllocationResult]] = {}
+        self._new_claims: dict[str, ResourceClaim] = {}
+
+    def assume(self, binding: AssumedBinding) -> Uids:
+        """Show the claims of the pod with the allocations that are being written."""
+        uid = binding.pod_uid
+        touched: list[str] = []
+        if binding.new_claim is not None:
+            self._new_claims[uid] = binding.new_claim
+            self._objects.assume_claim(binding.new_claim)
+            touched.append(uid)
+        for claim_uid, allocation in binding.claims.items():
+            self._allocations[claim_uid] = uid, allocation
+            touched.extend(self._show(claim_uid))
+        return tuple(dict.fromkeys(touched))
+
+    def forget(self, uid: str) -> Uids:
+        """Show the claims of the pod as the API has them."""
+        new_claim = self._new_claims.pop(uid, None)
+        if new_claim is not None:
+            self._objects.forget_assumed_claim(new_claim)
+        touched: list[str] = []
+        for claim_uid in [each for each, (pod, _) in self._allocations.items() if pod == uid]:
+            del self._allocations[claim_uid]
+            self._objects.drop_overlay(claim_uid)
+            touched.extend(self._users(self._objects.claim_by_uid(claim_uid)))
+        return tuple(dict.fromkeys(touched))
+
+    def update(self, claim: ResourceClaim) -> Uids:
+        """Take in a claim as the API has it: with an allocation nothing needs to be assumed."""
+        if claim.status.allocation is not None:
+            self._allocations.pop(claim.metadata.uid, None)
+            return ()
+        return self._show(claim.metadata.uid)
+
+    def _show(self, claim_uid: str) -> Iterable[str]:
+        claim, assumed = self._objects.claim_by_uid(claim_uid), self._allocations.get(claim_uid)
+        if claim is None or assumed is None or claim.status.allocation is not None:
+            return ()
+        status = structs.replace(claim.status, allocation=assumed[1])
+        self._objects.overlay_claim(structs.replace(claim, status=status))
+        return self._users(claim)
+
+    def _users(self, claim: ResourceClaim | None) -> Iterable[str]:
+        if claim is None:
+            return ()
+        key = ("resourceclaims", claim.metadata.namespace, claim.metadata.name)
+        return self._dependencies.dependents((key,))
 
 
 def was_preempted(pod: Pod) -> bool:

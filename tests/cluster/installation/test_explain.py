@@ -9,7 +9,7 @@ from kai_py.config import Configuration
 from kai_py.observe.decision_log import DecisionKind
 from kai_py.observe.event_history import read_scheduler_events
 from kai_py.observe.explanation import DELETED, Explanation
-from kai_py.observe.gang_state import RUNNING
+from kai_py.observe.gang_rows import RUNNING
 from kai_py.simulate.explained_cluster import explain_cluster
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
