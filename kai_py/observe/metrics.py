@@ -12,6 +12,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -47,112 +48,98 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._cycle(registry)
-        self._work(registry)
-        self._api(registry)
+        self._counter = partial(Counter, registry=registry)
+        self._gauge = partial(Gauge, registry=registry)
+        self._histogram = partial(Histogram, registry=registry)
+        self._cycle()
+        self._work()
+        self._api()
 
-    def _cycle(self, registry: CollectorRegistry) -> None:
-        self.cycle_seconds = Histogram(
+    def _cycle(self) -> None:
+        self.cycle_seconds = self._histogram(
             "kai_py_cycle_seconds",
             "Time of the stages of a scheduling cycle.",
             ("stage",),
             buckets=CYCLE_BUCKETS,
-            registry=registry,
         )
-        self.cycle_failures = Counter(
+        self.cycle_failures = self._counter(
             "kai_py_cycle_failures_total",
             "Cycles that ended in an unexpected error.",
-            registry=registry,
         )
-        self.gangs_set_aside = Counter(
+        self.gangs_set_aside = self._counter(
             "kai_py_gangs_set_aside_total",
             "Gangs that were set aside: planning them failed (error), or took too long (time).",
             ("cause",),
-            registry=registry,
         )
-        self.extensions_set_aside = Counter(
+        self.extensions_set_aside = self._counter(
             "kai_py_extensions_set_aside_total",
             "Failures of a score or action of an installed package, a step of a cycle, or a queue.",
             ("extension",),
-            registry=registry,
         )
-        self.contained_failures = Counter(
+        self.contained_failures = self._counter(
             "kai_py_contained_failures_total",
             "Unexpected errors that affected a single object, by part of the scheduler.",
             ("part",),
-            registry=registry,
         )
-        invalid_objects = Gauge(
+        invalid_objects = self._gauge(
             "kai_py_invalid_objects",
             "Objects that are ignored, or used differently than written, by kind.",
             ("kind",),
-            registry=registry,
         )
-        pending_gangs = Gauge(
+        pending_gangs = self._gauge(
             "kai_py_pending_gangs",
             "Gangs that stay pending, by queue and by the stage that stops them.",
             ("queue", "stage"),
-            registry=registry,
         )
-        queue_amounts = Gauge(
+        queue_amounts = self._gauge(
             "kai_py_queue_resources",
             "Resources of a queue: deserved, maximum, fair_share, allocated, requested; in cores, "
             "bytes and devices. What is unlimited has no series.",
             ("queue", "resource", "view"),
-            registry=registry,
         )
         self._invalid_objects = GaugeValues(invalid_objects)
         self._pending_gangs = GaugeValues(pending_gangs)
         self._queue_amounts = GaugeValues(queue_amounts)
-        self.leader = Gauge(
-            "kai_py_leader", "1 while this process leads, else 0.", registry=registry
-        )
+        self.leader = self._gauge("kai_py_leader", "1 while this process leads, else 0.")
         for stage in CYCLE_STAGES:
             self.cycle_seconds.labels(stage)
         for cause in SET_ASIDE_CAUSES:
             self.gangs_set_aside.labels(cause)
 
-    def _work(self, registry: CollectorRegistry) -> None:
-        self.bindings = Counter(
+    def _work(self) -> None:
+        self.bindings = self._counter(
             "kai_py_pod_bindings_total",
             "Bindings of pods by outcome; the rate of `bound` is pods bound per second.",
             ("outcome",),
-            registry=registry,
         )
-        self.gangs = Counter(
+        self.gangs = self._counter(
             "kai_py_gang_transactions_total",
             "Gang transactions by action and outcome: bound, partial, rolled back.",
             ("action", "outcome"),
-            registry=registry,
         )
-        self.gang_bind_seconds = Histogram(
+        self.gang_bind_seconds = self._histogram(
             "kai_py_gang_bind_seconds",
             "Time from the plan that places a gang to its last binding.",
             buckets=GANG_BUCKETS,
-            registry=registry,
         )
-        self.evictions = Counter(
+        self.evictions = self._counter(
             "kai_py_evictions_total",
             "Evictions requested, by action and outcome.",
             ("action", "outcome"),
-            registry=registry,
         )
-        self.claims_recovered = Counter(
+        self.claims_recovered = self._counter(
             "kai_py_claims_recovered_total",
             "Orphaned claims whose devices were released.",
-            registry=registry,
         )
-        self.repairs = Counter(
+        self.repairs = self._counter(
             "kai_py_pod_repairs_total",
             "Bound pods whose claims had lost their devices, by what was done: reserved, restored, "
             "evicted, failed.",
             ("outcome",),
-            registry=registry,
         )
-        self.double_allocations = Counter(
+        self.double_allocations = self._counter(
             "kai_py_device_double_allocations_total",
             "Devices of kai-py's claims that another claim has allocated too.",
-            registry=registry,
         )
         for outcome in REPAIR_OUTCOMES:
             self.repairs.labels(outcome)
@@ -164,56 +151,48 @@ class Metrics:
             for outcome in EVICTION_OUTCOMES:
                 self.evictions.labels(action.value, outcome)
 
-    def _api(self, registry: CollectorRegistry) -> None:
-        self.api_calls = Counter(
+    def _api(self) -> None:
+        self.api_calls = self._counter(
             "kai_py_api_calls_total",
             "Calls to the API server by verb, kind and HTTP code; code 0 means no response.",
             ("verb", "kind", "code"),
-            registry=registry,
         )
-        self.api_seconds = Histogram(
+        self.api_seconds = self._histogram(
             "kai_py_api_call_seconds",
             "Time of calls to the API server.",
             ("verb", "kind"),
             buckets=CALL_BUCKETS,
-            registry=registry,
         )
-        watch_lag = Gauge(
+        watch_lag = self._gauge(
             "kai_py_watch_lag_seconds",
             "Time since the last event or bookmark of a kind's watch.",
             ("kind",),
-            registry=registry,
         )
-        watch_silent = Gauge(
+        watch_silent = self._gauge(
             "kai_py_watch_silent_seconds",
             "Time since a kind that decisions depend on was last read: by event, bookmark or list.",
             ("kind",),
-            registry=registry,
         )
-        watch_behind = Gauge(
+        watch_behind = self._gauge(
             "kai_py_watch_behind_seconds",
             "Time for which a kind's watch has not shown a write of this process; 0 while it does.",
             ("kind",),
-            registry=registry,
         )
         self.watch_lag = GaugeValues(watch_lag)
         self.watch_silent = GaugeValues(watch_silent)
         self.watch_behind = GaugeValues(watch_behind)
-        self.kind_refused = Gauge(
+        self.kind_refused = self._gauge(
             "kai_py_kind_refused",
             "1 for a kind that could not be read because the permission is missing, else 0.",
             ("kind",),
-            registry=registry,
         )
-        self.loop_lag = Gauge(
+        self.loop_lag = self._gauge(
             "kai_py_event_loop_lag_seconds",
             "Delay of the event loop at its last wake-up.",
-            registry=registry,
         )
-        self.events_dropped = Counter(
+        self.events_dropped = self._counter(
             "kai_py_events_dropped_total",
             "Events that were not written: too many at once, or rejected.",
-            registry=registry,
         )
 
     @contextmanager
