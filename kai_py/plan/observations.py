@@ -60,7 +60,7 @@ class ObjectProblem:
 class CapacityHold:
     """Capacity that is held for pods of a gang that its framework has not created yet.
 
-    ``is_over``: it was held and is not any more, because they have not come.
+    ``is_over``: it was held and no longer is, as they were not created in time.
     """
 
     gang: str
@@ -121,9 +121,9 @@ class AvoidedDevice:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A gang that gets no turn for a while, and why; ``error``: the traceback, if it was one.
+    """A gang that gets no turn for a while, and why; ``error``: the traceback, if one was raised.
 
-    ``gang`` is its key; of a score or action of an installed package, what it is and its name.
+    ``gang``: its key; for a score or action of an installed package, what that is and its name.
     """
 
     gang: str

@@ -155,7 +155,7 @@ class ClaimAllocation:
 
 @dataclass(frozen=True, slots=True)
 class ClaimToCreate:
-    """A claim for a pod's extended resources (KEP-5004): ``claim`` as it shall be in the end.
+    """A claim for a pod's extended resources (KEP-5004): ``claim`` as it will be in the end.
 
     ``uses`` goes to the pod's ``status.extendedResourceClaimStatus``.
     """
@@ -168,7 +168,7 @@ class ClaimToCreate:
 class NodeClaim:
     """A claim that takes resources of the node (KEP-5517); ``entry``: its name within the pod.
 
-    ``status``: for ``status.nodeAllocatableResourceClaimStatuses`` of the pod, but the containers.
+    ``status``: for ``status.nodeAllocatableResourceClaimStatuses`` of the pod, without containers.
     """
 
     entry: str

@@ -1,7 +1,7 @@
 """Builds snapshots incrementally: a cycle costs what changed since the last one.
 
 The watch feeds the builder with old/new pairs of objects, commit with what it is about to write.
-Every change takes the same way: it is applied, the pods that it touches are derived again from the
+Every change is treated alike: it is applied, the pods that it touches are derived again from the
 objects that they name, the tables see them, and ``snapshot`` hands out what the tables keep.
 """
 
@@ -38,7 +38,7 @@ STEP = 32
 """Pods that are derived, and gangs that are put together, in one step."""
 
 COUNTED_KINDS = (CLAIMS, TEMPLATES, "extendedresources")
-"""What pods are charged for by the devices of its class; placeholders have templates of claims."""
+"""Kinds whose requests are charged by devices of a class; placeholders name templates of claims."""
 
 READING = "reading it"
 DERIVING = "deriving what it requests"
@@ -121,7 +121,7 @@ class SnapshotBuilder:
         self._resumed_jobs.assume(binding.pod_uid, binding.node)
         touched = dict.fromkeys(chain.from_iterable(self._tables.pod_tables.assume(binding)))
         if binding.pod_uid not in touched:
-            # Nothing that the pod refers to has changed: what is cached of the pod still holds.
+            # Nothing that the pod refers to has changed: what is cached about it still holds.
             self._place_pod(binding.pod_uid)
         self._derive_all([touched])
 
@@ -154,7 +154,7 @@ class SnapshotBuilder:
             self._place_pod(pod_uid)
 
     def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:
-        """Note whether owners of a kind can be read; if not, they are no owners to their pods."""
+        """Note whether owners of a kind can be read; if not, their pods count as without them."""
         self._owner_kinds.set(kind, readable=readable)
         self._objects.set_readable(kind, readable=readable)
         self._derive_dependents((("kind", *kind),))
@@ -245,7 +245,7 @@ class SnapshotBuilder:
             self._derive_all([self._tables.claim_overlays.update(new)])
 
     def _end_resuming(self, job_uid: str, *, resumed: bool = True) -> None:
-        """Have the pods of a Job that came take the places of its placeholders; "": of none."""
+        """Let the pods of a Job that exist take the places of its placeholders; "": of no Job."""
         if not job_uid:
             return
         nodes, pods = self._resumed_jobs.end(job_uid)

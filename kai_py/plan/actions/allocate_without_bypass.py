@@ -16,8 +16,8 @@ A gang that gets nothing at its turn counts as bypassed if later gangs take
               and less than as many of them request as an empty node would hold;
     quota:    its queue, or an ancestor, could be allocated its pods at its turn and no longer can.
 
-Without one of these no later gang stands in its way; whether victims would release enough capacity
-only the search shows. Gangs of one class, with the same queue and pods, are checked once, for the
+Without one of these no later gang stands in its way; only the search shows whether victims would
+release enough capacity. Gangs of one class, with the same queue and pods, are checked once, for the
 first ``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
 """
 

@@ -9,9 +9,9 @@ Pods that started within ``eviction.settlingTime`` stay where they are.
 
 A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
 the gang fits there; of equal numbers, where lost work counts, what they lose. Relocation frees no
-capacity in total, so there is no search unless the idle resources suffice of all nodes together
-that admit the gang or any candidate: a node that is cordoned does not count.
-With the SPREAD strategy for GPU pods nothing is relocated, as that would pack what was spread.
+capacity in total. So there is no search unless all nodes that admit the gang or any candidate have
+enough idle resources together; cordoned nodes do not count. With the SPREAD strategy for GPU pods
+nothing is relocated, as that would pack what was spread.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -94,7 +94,7 @@ class Consolidation(VictimStrategy):
         return self.state.admits_any(shapes) | self.state.admits_evictable
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit]:
-        """The pods of those units one by one, as others of their gangs may stay where they are."""
+        """The pods of those units one by one, as the rest of their gangs may stay where it is."""
         return (
             pod
             for unit in self._by_node_cost()
@@ -178,7 +178,7 @@ def _claims_to_allocate(state: CycleState, request: PlacementRequest) -> list[Re
 def _min_request(state: CycleState, member: Member) -> Floats:
     """(resources,) the least that a pod takes; a shared GPU counts as its fraction.
 
-    Resources that some nodes serve by claim count nothing.
+    Resources that some nodes serve by claim are left out.
     """
     resources, share = state.snapshot.resources, member.shape.gpu_share
     reported = member.shape.reported_requests
@@ -244,7 +244,7 @@ def _node_cost(
 ) -> tuple[float, float]:
     """Pods to evict before one more pod like ``member`` fits on the node, and what they lose.
 
-    Those of their gangs on other nodes stay where they are.
+    Pods of their gangs on other nodes stay where they are.
     """
     node, statement = state.snapshot.nodes.names[row], state.statement
     gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)

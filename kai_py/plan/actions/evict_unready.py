@@ -33,7 +33,7 @@ def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, Rea
     """Run for every gang with pods that are not ready; ``rules``: by queue."""
     snapshot = state.snapshot
     state.report.avoided_nodes = startups.avoided_nodes()
-    # Of the others nothing is known that could be said, nor is there a time to obey.
+    # Other gangs have no time limit, and nothing is known about them that could be reported.
     concerned = [
         key
         for key, pods in snapshot.starting.items()
@@ -108,7 +108,7 @@ def _causes(state: CycleState, gang: Gang) -> str:
 
 
 def _failing_where_others_run(state: CycleState, gang: Gang) -> list[Member]:
-    """The pods that are not ready while one alike of the gang is ready on another node."""
+    """The pods that are not ready although an equal pod of the gang is ready on another node."""
     starting = state.snapshot.starting[gang.key]
     ready: dict[int, set[str]] = {}
     for member in gang.bound:
@@ -126,7 +126,7 @@ def _failing_where_others_run(state: CycleState, gang: Gang) -> list[Member]:
 def _devices_to_blame(
     state: CycleState, gang: Gang, failing: Sequence[Member]
 ) -> dict[DeviceKey, str]:
-    """The devices of pods that are not ready, and of none that is; with their node."""
+    """The devices that only pods that are not ready have, each with its node."""
     starting = state.snapshot.starting[gang.key]
     fine = (member for member in gang.bound if member.pod.uid not in starting)
     used = {device for member in fine for device in _devices(state, member)}

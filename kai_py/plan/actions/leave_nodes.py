@@ -35,7 +35,7 @@ REPLACING_KINDS = frozenset(
 """Kinds of owners whose frameworks go on with a new pod in place of one that they lost."""
 
 REQUEST_LIFETIME = 600.0
-"""Seconds after its end for which a request to save work counts: an older one was another's."""
+"""Seconds after its end for which a request counts: an older one was for another departure."""
 
 
 def leave_nodes(state: CycleState) -> None:
@@ -130,7 +130,7 @@ def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
 
 
 def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why: str) -> bool:
-    """Whether the workload or a budget does not survive the eviction; then the gang is noted."""
+    """Whether a budget, or the workload itself, forbids the eviction; the gang is then reported."""
     pods = (member.pod.uid for member in members)
     budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
     protection = f"PodDisruptionBudget {budget} protects it" if budget else ""

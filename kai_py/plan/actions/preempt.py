@@ -38,14 +38,14 @@ class Preemption(VictimStrategy):
     action = Action.PREEMPT
 
     def may_find_victims(self) -> bool:
-        """Whether a gang of lower priority ran in the queue, or the request may fit without."""
+        """Whether a gang of lower priority ran in the queue, or no victims may be needed."""
         queue = self.state.quota.queues.positions[self.gang.queue]
         lowest = self.state.lowest_evictable_priority(queue)
         has_lower = lowest is not None and lowest < self.gang.priority
         return has_lower or not self.exceeds_nodes
 
     def candidates(self) -> Iterator[VictimUnit]:
-        """Units of lower priority that their min runtime does not protect."""
+        """Units of lower priority that no min runtime protects."""
         queue, priority = self.state.quota.queues.positions[self.gang.queue], self.gang.priority
         lower = takewhile(lambda unit: unit.gang.priority < priority, self.pool.units(queue))
         min_runtime = self.state.preempt_min_runtime[queue]

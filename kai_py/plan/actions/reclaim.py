@@ -85,7 +85,7 @@ class Reclaim(VictimStrategy):
 
     def reason(self, unit: VictimUnit) -> str:
         """Names the reclaiming workload, and what both queues have allocated of their share."""
-        usage, row, texts = self.state.quota.usage, self._resource_to_tell(unit.gang), []
+        usage, row, texts = self.state.quota.usage, self._resource_to_name(unit.gang), []
         resource = self.state.quota.resources[row]
         _, per_unit = display_unit(resource)
         for name in (self.gang.queue, unit.gang.queue):
@@ -97,9 +97,9 @@ class Reclaim(VictimStrategy):
         return f"reclaimed by workload {owner.namespace}/{owner.name}: {texts[0]}; {texts[1]}"
 
     def other_candidates(self, max_priority: int) -> Iterator[VictimUnit] | None:
-        """Those of queues above their fair share that are not partial, if lost work counts.
+        """If lost work counts, the units of queues above their fair share that are not partial.
 
-        Of all reclaimable queues if none of them is above its fair share.
+        If no queue is above its fair share, those of all reclaimable queues.
         """
         if not self.state.settings.loss_rules.by_loss:
             return None
@@ -138,8 +138,8 @@ class Reclaim(VictimStrategy):
         cost = self.state.charged_cost(gang, members)
         return Reclaimer(queue, cost, gang.is_preemptible(members))
 
-    def _resource_to_tell(self, victim: Gang) -> int:
-        """GPUs where they are requested or nothing is, else what the victim's queue exceeds."""
+    def _resource_to_name(self, victim: Gang) -> int:
+        """The resource to name: GPUs if they, or nothing, are requested; else one in excess."""
         usage, gpu = self.state.quota.usage, self.state.quota.resources.index(GPU)
         rows = [int(row) for row in self._reclaimer.request.nonzero()[0]]
         if gpu in rows or not rows:
@@ -149,7 +149,7 @@ class Reclaim(VictimStrategy):
         return rows[int(above.argmax())]
 
     def _reclaimable_queues(self) -> Bools:
-        """(queues,) those that may lose pods to the gang by their usage now, which is copied."""
+        """(queues,) those that may lose pods to the gang at their usage now, which is copied."""
         quota = self.state.quota
         self._usage_before = copy_usage(quota.usage)
         return reclaimable_queues(quota.usage, self._reclaimer, quota.rules)

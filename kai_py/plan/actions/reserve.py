@@ -42,7 +42,7 @@ from kai_py.snapshot.tables.queues import inherited
 
 PATIENCE = 10
 LEAST_PATIENCE_SECONDS = 600.0
-"""How long a reservation without a foreseeable start lasts at least."""
+"""The least time that a reservation without a foreseeable start lasts."""
 
 MAX_ENDING_PODS = 4096
 """The most running pods whose end is considered for one gang."""

@@ -128,7 +128,7 @@ def _place(state: CycleState, gang: Gang) -> bool:
 
 
 def _place_next(state: CycleState, gang: Gang, *, is_nominated: bool) -> bool:
-    """Place the gang's next request, if it is nominated where the gang is; whether it was."""
+    """Place the next request; of a nominated gang, only one with nominated pods. Whether it was."""
     request = next_request(gang, state.statement, state.can_never_run)
     if request is None or state.precondition(gang) is not None:
         return False

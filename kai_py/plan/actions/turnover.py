@@ -136,11 +136,11 @@ class Turnover:
     def _reserve_after_waiting(
         self, gang: Gang, request: PlacementRequest, patience: _Patience
     ) -> None:
-        """Let no others start where pods are expected to end; the gang may still evict.
+        """Let no other gang start where pods are expected to end; this gang may still evict.
 
-        Pods that just started, or that are within their min runtime, are not evicted. Of a stream
-        of short pods some always are, and the next would start on whatever ends. One gang of a
-        queue at a time.
+        Pods that just started, or that are within their min runtime, are not evicted. In a stream
+        of short pods some always are, and the next ones would start on whatever capacity becomes
+        free. Only one gang of a queue at a time.
         """
         state = self._state
         if request.is_elastic or state.snapshot.now < patience.since + patience.reserve_after:
@@ -165,7 +165,7 @@ class Turnover:
     def reserve_for_largest(self, gangs: Iterable[Gang]) -> None:
         """Reserve nodes for the largest gang that has waited for long, as their pods end.
 
-        It must be within the fair share of its queue: else others would take the nodes back.
+        It must be within the fair share of its queue, or others would take the nodes back.
         """
         state = self._state
         if not state.settings.loss_rules.reserve_after or state.placer.reservations.active:
@@ -226,7 +226,7 @@ class Turnover:
         return _Patience(gang.waiting_since, self._patience, preempts)
 
     def _ends_soon(self) -> list[PodEnd]:
-        """Running pods that are expected to end in time, the first first."""
+        """Running pods that are expected to end in time, the earliest first."""
         state = self._state
         evicted = len(state.statement.evicted)
         if self._ends is not None and self._ends[0] == evicted:
@@ -236,7 +236,7 @@ class Turnover:
         return self._ends[1]
 
     def _ends_until(self, until: float) -> list[PodEnd]:
-        """Pods on nodes that are expected to end by ``until``, the first first."""
+        """Pods on nodes that are expected to end by ``until``, the earliest first."""
         rows, evicted = self._state.snapshot.nodes.positions, self._state.statement.evicted
         ends = [
             end
@@ -287,7 +287,7 @@ class Turnover:
         return at, _first(found, len(members))
 
     def _await(self, gang: Gang, members: Sequence[Member], rows: dict[int, int]) -> None:
-        """Withhold from later gangs what the gang waits for: so many of its pods on each row."""
+        """Withhold from later gangs what the gang waits for: a number of its pods on each row."""
         vector = self._state.statement.request_vector(members[0].shape)
         devices = members[0].claimed_gpus
         for row, replicas in rows.items():
@@ -300,7 +300,7 @@ class Turnover:
     def _reserve_drained(
         self, gang: Gang, members: Sequence[Member], rows: Iterable[int], at: float
     ) -> None:
-        """Reserve those of the nodes, which drain for the gang, where others could use capacity."""
+        """Reserve the nodes that drain for the gang and on which other gangs could use capacity."""
         reserved = [row for row in rows if self._has_idle(members[0].shape, row)]
         if reserved:
             self._reserve(gang, reserved, max(at, self._state.snapshot.now))

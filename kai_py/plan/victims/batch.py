@@ -8,7 +8,8 @@ in the same way. Each step of a batch does what such a search would do:
 
 but fairness is checked once for all steps of a batch. Each batch is twice as large as the one
 before. A step that fails is undone and ends the batch, and the steps before it are kept. If
-fairness refuses a batch, all of it is undone. The gangs that are left are searched for one by one.
+fairness refuses a batch, all of it is undone. For each of the remaining gangs victims are searched
+separately.
 """
 
 from collections.abc import Iterator, Sequence

@@ -201,7 +201,8 @@ class ShapeCount:
         self._share = shape.gpu_share
         self._gpu_row = resources.positions.get(GPU_RESOURCE)
         self._allocatable = nodes.allocatable
-        # Of a shared claim one device may serve all pods: then only trial placements tell.
+        # One device of a shared claim may serve all pods: only trial placements show whether it
+        # does.
         counts_devices = shape.needs_devices and not (shape.shares_claims and self._count > 1)
         self._devices = group[0].charged_gpus if counts_devices else 0.0
         self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask

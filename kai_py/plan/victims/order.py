@@ -29,10 +29,9 @@ class VictimPool:
     """Eviction units by queue, and what evicting them costs, for the length of one action."""
 
     def __init__(self, state: CycleState, *, by_others: bool = False) -> None:
-        """Nothing is built yet: the units of a queue are built when first needed.
-
-        ``by_others``: for gangs of other queues, from which past evictions for gangs of the same
-        queue protect nothing.
+        """The units of a queue are built when first needed. ``by_others``: the pods are evicted for
+        gangs of other queues, from which past evictions for gangs of the same queue do not protect
+        them.
         """
         self._state, self._by_others = state, by_others
         self._units: dict[int, list[VictimUnit]] = {}
@@ -112,7 +111,7 @@ class VictimPool:
         self._evicted_count.pop(queue, None)
 
     def _in_eviction_order(self, gangs: Iterable[Gang]) -> list[VictimUnit]:
-        """The units of a queue's gangs in order; those of one gang stay in theirs."""
+        """The units of a queue's gangs in order; the units of one gang keep their own order."""
         ranked = [
             (self._eviction_rank(unit), unit)
             for gang in sorted(gangs, key=lambda g: g.key, reverse=True)

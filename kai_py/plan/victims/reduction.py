@@ -40,7 +40,7 @@ from kai_py.plan.victims.units import (
 from kai_py.snapshot.pod_selection import may_be_counted
 
 MANY_UNITS = 64
-"""From this many units on, doubling them costs more than the choice that it adds is worth."""
+"""From this many units on, taking twice as many costs more than the wider choice is worth."""
 
 
 class VictimReduction:
@@ -51,7 +51,7 @@ class VictimReduction:
         self._strategy, self._trials = strategy, trials
         self._state, self._gang, self._request = strategy.state, strategy.gang, strategy.request
         self._without_rules = set[VictimUnit]()
-        """Units that no rule of the request reads, as far as that was asked."""
+        """Units that no rule of the request reads, as far as this has been checked."""
 
     def minimise(self, needed: list[VictimUnit], taken: list[VictimUnit]) -> list[VictimUnit]:
         """``needed``, or other units of no higher priority that cost less together.
@@ -196,9 +196,9 @@ class VictimReduction:
     def _drop_in_runs(self, needed: "_Needed", order: Sequence[VictimUnit]) -> list[VictimUnit]:
         """Those of ``order`` that can stay, each judged without those before it that can.
 
-        Runs of them are dropped at once, each twice as long as the last; of a run that is needed,
-        half. A unit is kept if the run that it completes is needed; so is a whole run if the probes
-        left would not do for a closer look.
+        Runs of units are dropped at once, each twice as long as the one before; if a run is needed,
+        half of it is tried. A unit is kept if the run that it completes is needed; a whole run is
+        kept if the probes that are left do not suffice for a closer look.
         """
         dropped: list[VictimUnit] = []
         at, size, too_many = 0, 1, 0
@@ -220,7 +220,7 @@ class VictimReduction:
         return dropped
 
     def _least_run(self, count: int) -> int:
-        """How many of ``count`` units to try at once, so that the probes do for all of them."""
+        """How many of ``count`` units to try at once, so that the probes suffice for all."""
         if self._trials.is_exact:
             return 1
         return math.ceil(count / max(1, self._trials.probes))
@@ -234,7 +234,8 @@ class VictimReduction:
     ) -> list[VictimUnit]:
         """The units that the last trial placement shows to be unneeded, at few probes.
 
-        Those beside the request only if the probes would not do to try without each of the others.
+        Units beside the request are among them only if the probes do not suffice to try without
+        each of the others.
         """
         elsewhere = self._units_elsewhere(selection, units)
         dropped = set(elsewhere)
@@ -289,7 +290,7 @@ class VictimReduction:
 
 
 class _Needed:
-    """The units, by ``id``, of which none is dropped; ``selection`` counts just them as evicted."""
+    """The units, by ``id``, that are not dropped; ``selection`` counts exactly these as evicted."""
 
     def __init__(self, selection: VictimSelection, units: dict[int, VictimUnit]) -> None:
         self.units, self._selection = units, selection

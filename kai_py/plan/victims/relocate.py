@@ -53,7 +53,7 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
 def evict_for_itself(
     state: CycleState, gang: Gang, members: Iterable[Member], action: Action, reason: str
 ) -> None:
-    """Evict pods of a gang not for others, but for its own sake: they are created again."""
+    """Evict pods of a gang for its own sake, not for other gangs: they are created again."""
     for member in members:
         state.statement.evict(Evicted(member, gang, action, gang, reason))
 
@@ -161,8 +161,8 @@ def _stays_spread(state: CycleState, beneficiary: Gang) -> bool:
 def _stays_near(state: CycleState, beneficiary: Gang) -> bool:
     """Whether the preemptor's required affinity still holds.
 
-    Its first pod is near no other if there is none. A relocated pod that the affinity selects may
-    start before it, and then has to be in the same domain.
+    While no pod matches the affinity, its first pod may go anywhere. A relocated pod that matches
+    may start before it, and then has to be in the same domain.
     """
     statement, namespaces = state.statement, state.snapshot.namespaces
     placed = [m for m in beneficiary.members if m.pod.uid in statement.placed]

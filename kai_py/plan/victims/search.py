@@ -173,7 +173,7 @@ class VictimSearch:
 
 
 class _TriedSet(NamedTuple):
-    """What came of a set of victims; ``refused``: the first that may not be evicted, if any."""
+    """The outcome for a set of victims; ``refused``: the first that may not be evicted, if any."""
 
     outcome: SearchOutcome
     refused: VictimUnit | None = None

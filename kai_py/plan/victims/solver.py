@@ -6,8 +6,7 @@
     fail if such a search spent its probe budget and still backs off (``backoff``)
     else search within the probe budget, unless the request would not fit in an empty cluster
 
-The loop over preemptors (``action``) gets victims or a failure and does not know where that comes
-from.
+The loop over preemptors (``action``) gets victims or a failure, however that was found.
 """
 
 from collections.abc import Hashable, Iterator
@@ -112,7 +111,7 @@ class VictimSolver:
     def _failure_without_search(
         self, strategy: VictimStrategy, signature: RequestSignature | None
     ) -> SearchFailure | None:
-        """That of another request, or one because the strategy can't find victims, if any."""
+        """The failure of a request that needs no more, or of a strategy without victims."""
         failed = None if signature is None else self._failed.find(*signature)
         if failed is not None:
             # The request that failed was charged for its probes, so this one costs none.

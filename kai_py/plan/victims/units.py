@@ -226,7 +226,7 @@ def unprotected_units(
 
 
 def keeping_protected(units: Iterable[VictimUnit], evicted: Container[str]) -> Iterator[VictimUnit]:
-    """``units``; one without which pods that are in none would be below minMember is partial.
+    """``units``; those without which pods in no unit would be below minMember become partial.
 
     ``units``: those that eviction limits do not protect, the units of each gang in order.
     ``evicted``: pods, by uid, that are in no unit as they were evicted. O(pods).
