@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 20.0
 STALE_SECONDS = 5.0
-"""Seconds between two plans on a stale view, of which nothing or not all is carried out."""
+"""Seconds between two plans on a stale view, of which nothing, or only a part, is carried out."""
 
 
 class Executor:

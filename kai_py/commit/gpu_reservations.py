@@ -128,7 +128,7 @@ class GpuReservationError(Exception):
 class GpuDelivery:
     """How shared GPUs reach containers. ``timeout``: seconds for a reservation pod to start.
 
-    ``device_prefix`` is put before each UUID. Without ``template`` no pod can be reserved for.
+    ``device_prefix`` is put before each UUID. Without ``template`` no GPU can be reserved.
     """
 
     template: ReservationTemplate | None = None

@@ -114,7 +114,7 @@ class Maintenance:
                 await passes.run_once()
 
     async def _end_unseen(self) -> None:
-        """Not gated by the view: what is decided here rests on a read, as the view may be wrong."""
+        """On a stale view as well, as it may be wrong: what is decided here rests on a read."""
         dependencies, settings = self._dependencies, self._dependencies.settings
         unseen = UnseenBindings(
             dependencies.access(settings.status_concurrency),

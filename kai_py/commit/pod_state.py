@@ -52,7 +52,7 @@ class PodReading:
     def proves_unused(self) -> bool:
         """Whether no live pod on a node is behind it: what it reserves may be released.
 
-        Of a waiting pod, or of a group, this holds only of a reading made by ``fence_pod``.
+        For a waiting pod, or a group, this holds only if ``fence_pod`` made the reading.
         """
         return self.state in (ReadState.WAITING, ReadState.GONE)
 

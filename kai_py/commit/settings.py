@@ -22,8 +22,8 @@ class CommitSettings:
     scheduler_aliases: tuple[str, ...] = ()
     """Other names that pods may name."""
     concurrency: int = 16
-    """Bindings and claim writes of one namespace under way at once; 16 is where an API server on
-    two cores is busiest, more only queues there. See ``CallLimit`` for those of several."""
+    """Bindings and claim writes of one namespace under way at once; 16 keep an API server on two
+    cores busy, more only queue there. For several namespaces see ``CallLimit``."""
     status_concurrency: int = 4
     events_per_second: float = 50.0
     events_burst: int = 200
@@ -65,7 +65,7 @@ class CommitSettings:
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
 
     def reports_on(self, queue: ObjectMeta) -> bool:
-        """Whether this pool writes the status of a queue: those that name no pool, each writes."""
+        """Whether this pool writes the status of a queue; all pools do if the queue names none."""
         return queue.labels.get(self.pool_label, self.node_pool) == self.node_pool
 
     @property

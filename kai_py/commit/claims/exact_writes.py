@@ -1,11 +1,11 @@
 """Patches of claims, and the same change written exactly where a patch cannot carry the claim.
 
-To patch an object the API server turns it into JSON and back, and by that rewrites the raw bytes
-of opaque parameters: without blanks, with ``&``, ``<`` and ``>`` escaped. A spec, and an
-allocation, is immutable, so a claim whose parameters were sent by anything but a Go program (or
-allocated by a scheduler that speaks protobuf) then refuses every patch. Such a claim is read in
-protobuf, which has the bytes as they are, changed in the one field that is ours, and replaced; the
-server compares uid and resourceVersion as for the patch.
+To patch an object the API server turns it into JSON and back, and so rewrites the raw bytes of
+opaque parameters: without blanks, with ``&``, ``<`` and ``>`` escaped. A spec, and an allocation,
+is immutable, so a claim whose parameters were sent by anything but a Go program (or allocated by a
+scheduler that speaks protobuf) then refuses every patch. Such a claim is read in protobuf, which
+has the bytes as they are, changed in the one field that is ours, and replaced; the server compares
+uid and resourceVersion as for the patch.
 
 Source of the numbers of fields: k8s.io/api/resource/v1 and k8s.io/apimachinery,
 ``generated.proto``.

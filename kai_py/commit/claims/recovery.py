@@ -13,8 +13,8 @@ deleted or are such waiting consumers: an evicted gang releases its devices, alt
 stays. Deleted pods are left to the claim controller, pods of other schedulers to those schedulers.
 
 A scheduler that ended just after the last pod of a PodGroup leaves the group's claim allocated, and
-no pod shows its successor whose the group is. ``managedFields`` does: the group is ours if we wrote
-the allocation. Every such claim is read once.
+no pod shows its successor which scheduler the group belongs to. ``managedFields`` does: the group
+is ours if we wrote the allocation. Every such claim is read once.
 
 Cost: O(claims + pods) per pass; there is one every few seconds, not one per cycle.
 """

@@ -15,7 +15,7 @@ from kai_py.policy.reclaim_rules import Reclaimer, check_reclaimer
 from kai_py.snapshot.gangs import Gang
 
 MAX_FAILURES = 16
-"""Gangs for which an action may fail, and for none succeed, until it is left out of the cycle."""
+"""An action that fails for this many gangs, and succeeds for none, is left out of the cycle."""
 
 
 def run_actions(state: CycleState, gangs: Sequence[Gang], turnover: Turnover | None) -> None:
@@ -97,7 +97,7 @@ def _actions_in_turn(
     unplaced, later = list(gangs), list[Gang]()
     for action in settings.actions:
         if action is Action.ALLOCATE:
-            # It says of every gang what it waits for, also where no pod could be placed.
+            # It reports for every gang what it waits for, even where no pod could be placed.
             yield action, list(gangs)
             continue
         unplaced = unplaced_gangs(state, unplaced)

@@ -24,7 +24,8 @@ SUSPENDING_ACTIONS = (Action.PREEMPT, Action.RECLAIM, Action.CONSOLIDATE)
 def list_evictions(state: CycleState) -> tuple[Eviction, ...]:
     """Every eviction of the cycle; a pod placed on its own node again, unchanged, stays.
 
-    Not where a node is about to go: the pods of a gang that moves whole restart together.
+    Where a node is about to go it is evicted all the same: the pods of a gang that moves whole
+    restart together.
     """
     names, placed = state.snapshot.nodes.names, state.statement.placed
     evicted = state.statement.evicted
@@ -79,7 +80,7 @@ def suspended_gangs(
 def _asks_for_suspension(
     statement: Statement, lost: Sequence[Evicted], *, by_default: bool
 ) -> bool:
-    """Whether all of a gang is evicted that is suspended then, though it would survive it."""
+    """Whether the whole gang is evicted and asks to be suspended then, though it would survive."""
     gang = lost[0].gang
     starting = any(member.pod.uid in statement.placed for member in gang.pending)
     return (

@@ -151,7 +151,7 @@ def _failing(keys: Sequence[str], fails: Callable[[Set[str]], bool], most: int) 
     if not keys or fails(frozenset(keys)):
         return None
     left, found = list(keys), list[str]()
-    good = 0  # With the first so many of those that are left it does not fail.
+    good = 0  # The first ``good`` keys that are left do not make it fail.
     while fails(frozenset(found)):
         if len(found) == most:
             return None

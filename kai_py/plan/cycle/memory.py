@@ -113,7 +113,7 @@ class CycleMemory:
     def slow_gangs(self) -> dict[str, int]:
         """The gangs that made a cycle exceed its time limit, and until when they are set aside.
 
-        After that they come last, until it is forgotten.
+        After that they come last, until this is forgotten.
         """
         return {
             key: int(each.until)
@@ -238,9 +238,9 @@ class CycleMemory:
 
     @property
     def may_settle(self) -> bool:
-        """Whether the last cycle finished, and nothing is set aside or to be searched on.
+        """Whether the last cycle finished, with nothing set aside and no search to be continued.
 
-        Gangs that ran out of probes are not searched on while they back off.
+        The search for a gang that ran out of probes is not continued while it backs off.
         """
         limited = self.backoffs or self.extension_backoffs or self.cut_short
         waits = bool(self.startups.since or self.startups.attempts)

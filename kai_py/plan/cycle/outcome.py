@@ -217,7 +217,7 @@ def list_unplaced(
 ) -> tuple[Unplaced, ...]:
     """The gangs with pods that are left over, and why.
 
-    ``answers``: by key of a gang what is known of it already; None: nothing of it is unplaced.
+    ``answers``: by gang key, what is known already; None: no pod of the gang is unplaced.
     """
     unplaced: list[Unplaced] = []
     placed = state.statement.placed
@@ -233,7 +233,7 @@ def list_unplaced(
             reason = state.unschedulable.get(gang.key) or _default_reason(state, gang)
             elastic = elastic_pods(gang, state.statement, state.can_never_run)
         except Exception as error:
-            # What fails for one gang must not take the plan of all others with it.
+            # A failure for one gang must not cost all others their plan.
             state.turns.fail(gang, error)
             reason, elastic = _failure_reason(state, gang), ()
         unplaced.append(
@@ -262,7 +262,7 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
 
 def _message(gang: Gang, reason: Unschedulable) -> str:
     """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
-    # The events of KAI's wording are made from the shortage, other texts of it are the message.
+    # KAI's wording makes its event from the shortage, if there is one, else from this message.
     is_free = gang.settings.wording is Wording.NATIVE or reason.shortage is not None
     expected = _expected_text(len(gang.placeholders)) if reason.stage in EXPECTED_PODS_COUNT else ""
     if not is_free or not (reason.infeasible or reason.hint):

@@ -147,7 +147,7 @@ def _record_decisions(
     memory: CycleMemory,
     ready_times: Mapping[str, ReadyRule],
 ) -> tuple[Eviction, ...]:
-    """The evictions; they and what else a later cycle needs are remembered."""
+    """The evictions; remembers them, and what else a later cycle needs."""
     step, startups, failed = state.turns.step, memory.startups, state.report.failed_starts.values()
     listed = step("evictions", list_evictions, state) or ()
     step("record evictions", memory.record_evictions, state, listed)
@@ -167,7 +167,7 @@ def _ready_gangs(state: CycleState, pending: PendingGangs) -> tuple[Sequence[Gan
 
 
 def _waiting(state: CycleState, gangs: Iterable[Gang]) -> Iterator[Gang]:
-    """The gangs that have a pod that is not placed yet, as one by one they are asked for."""
+    """The gangs that have an unplaced pod, each checked when it is asked for."""
     return (gang for gang in gangs if has_unplaced_pods(state, gang))
 
 

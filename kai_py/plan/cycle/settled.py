@@ -40,13 +40,13 @@ Pods = tuple[int, int]
 
 
 class ShareRefusal(Struct, frozen=True, eq=False):
-    """That a gang, or several with the same request, may reclaim nothing, and why."""
+    """Why a gang, or several with the same request, may reclaim nothing."""
 
     reclaimer: Reclaimer
     refused: ReclaimRefused
 
     def renewed(self, quota: Quota) -> "_RenewedRefusal | None":
-        """By the shares that ``quota`` has; None unless the same amount is above the same bound."""
+        """The refusal by the shares of ``quota``; None unless its amount and bound are the same."""
         refused = check_reclaimer(quota.usage, self.reclaimer, quota.rules)
         if refused is None or structs.replace(refused, bound=self.refused.bound) != self.refused:
             return None
@@ -57,7 +57,7 @@ class ShareRefusal(Struct, frozen=True, eq=False):
 
 
 class _RenewedRefusal(NamedTuple):
-    """A refusal by other shares; ``before``, ``now``: as answers give it, if it names another."""
+    """A refusal by other shares; ``before``, ``now``: what answers name, if that has changed."""
 
     refusal: ShareRefusal
     before: Protection | None = None

@@ -15,10 +15,10 @@ Not yet:
 - Non-preemptible pods of a queue never exceed what it deserves.
 
 If these counted, the shares of other queues would shrink for capacity that this queue cannot use,
-and that would stay with the queues that have it now. They count from the moment on at which they
-can be served. A gang that lost pods to an eviction within ``RECREATION_SECONDS`` counts all the
-same: its pods are being created again, and shares must not change to and fro meanwhile. O(pending
-gangs) when gangs change.
+and that would stay with the queues that have it now. They count as soon as they can be served. A
+gang that lost pods to an eviction within ``RECREATION_SECONDS`` counts all the same: its pods are
+being created again, and shares must not change to and fro meanwhile. O(pending gangs) when gangs
+change.
 """
 
 import math

@@ -1,10 +1,9 @@
 """Gangs that could start at the cost of other pods, which are not evicted yet.
 
-Evictions are weighed against time (``plan.victims.timing``), gangs may have a preemption delay,
-only so many pods are relocated for one, and none evicts pods to get to devices that were allocated
-for it, but are not used yet. Without a word
-about it such a gang would seem to lack capacity for good. The sentences name no times, as these
-change with every cycle.
+Evictions are weighed against time (``plan.victims.timing``), gangs may have a preemption delay, the
+pods relocated for one gang are limited, and no gang evicts pods to reach devices that are allocated
+to it and not used yet. Without an explanation such a gang would seem to lack capacity for good. The
+sentences name no times, as these change with every cycle.
 """
 
 from collections.abc import Iterable, Sequence

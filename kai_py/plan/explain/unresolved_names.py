@@ -53,7 +53,7 @@ KINDS = {
 
 
 def missing_object_hint(snapshot: Snapshot, gang: Gang) -> str:
-    """The object that was probably meant by the first that a pod of the gang waits for."""
+    """The object that was probably meant by the first missing one that a pod of the gang names."""
     missing = next((m.missing for m in gang.pending if m.missing is not None), None)
     nearest = "" if missing is None else nearest_object(snapshot, gang.owner.namespace, missing)
     return f"Did you mean {KINDS[missing.collection]} {nearest}?" if missing and nearest else ""
@@ -95,7 +95,7 @@ def device_hint(state: CycleState, gang: Gang) -> str:
 
 
 def _named_values(gang: Gang) -> Iterator[tuple[str, str]]:
-    """Map and name of what constraints compare and requests need a part of, once per shape."""
+    """Map and name of the values that constraints compare or requests divide, once per shape."""
     for use in _claims(gang):
         options = list(_options(use))
         derived = {each.name for option in options for each in option.derived_attributes}
@@ -242,7 +242,7 @@ def _names_of_gang(
     by_shape: dict[int, tuple[UnresolvedName, ...]],
     at_most: int | None = MAX_NAMES,
 ) -> Iterator[UnresolvedName]:
-    """As ``unresolved_names``, ``at_most`` so many of each shape; ``by_shape``: those found before.
+    """As ``unresolved_names``, but ``at_most`` that many of each shape; ``by_shape``: known ones.
 
     Lazily: each name is compared with all that exist, and a pod may have thousands.
     """
@@ -311,7 +311,7 @@ def _label(
 ) -> Iterator[UnresolvedName]:
     """The label, or its values, if no node has the label with any of them.
 
-    ``but``: labels that are required anyway, so that they were not meant by another.
+    ``but``: labels that are required as well, so that no other name was meant to be one of them.
     """
     present = [value for value in nodes.label(key).values[1:] if value is not None]
     if not present:

@@ -51,7 +51,7 @@ class AffinityGroup:
 def dependents_last(
     statement: Statement, parts: Sequence[Part], capacity: Capacity
 ) -> Sequence[Part]:
-    """The parts, those that require pods of another part after that one."""
+    """The parts in an order in which each comes after those whose pods it requires."""
     waiting = [part for part in parts if _unmet_affinity(statement, part[0].shape, capacity)]
     if all(selects_itself(part[0].shape, statement.snapshot.namespaces) for part in waiting):
         return parts

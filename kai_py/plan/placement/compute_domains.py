@@ -263,7 +263,7 @@ def no_clique(
     node_set: NodeSet,
     inner: Unschedulable | None,
 ) -> Unschedulable:
-    """That no clique holds the pods of a domain: lists cliques and how many pods each lacks.
+    """The reason that no clique holds a domain's pods, with how many pods each clique lacks.
 
     ``inner``: why the gang did not fit in a clique that does hold these pods, if there is one.
     """

@@ -146,8 +146,8 @@ class ShapeFits:
     def exceeds_nodes(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
         """Whether a pod requests a resource of no node, or more than any had free at first.
 
-        It then fits nowhere. Once a pod was evicted, the second is unknown, so False: all else only
-        takes capacity.
+        Then it fits nowhere. Everything but evictions only takes capacity; once a pod was evicted,
+        the second is no longer known, and the answer is False.
         """
         snapshot, positions = statement.snapshot, statement.snapshot.resources.positions
         is_idle, changed = capacity is Capacity.IDLE, bool(statement.evicted)

@@ -153,8 +153,8 @@ class Placer:
     ) -> tuple[int | None, bool]:
         """The row for a single pod, and whether it is known to fit on no node that is ``allowed``.
 
-        Neither is known where more than resources decides, or several nodes are allowed but not
-        all. Of a pod that is nominated one is.
+        Neither is known where more than resources decides, or where several nodes are allowed but
+        not all. For a nominated pod one is allowed.
         """
         if self.shapes.fits.exceeds_nodes(statement, shape, capacity):
             return None, True

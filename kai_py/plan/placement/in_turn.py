@@ -70,9 +70,9 @@ def place_in_turn(
     *,
     orders: int,
 ) -> Unschedulable | None:
-    """Place all parts or none, in at most so many orders; None, or the reason of the first order.
+    """Place all parts or none, in at most ``orders`` orders; None, or the reason of the first.
 
-    A part that fits nowhere even before all others ends it.
+    No further order is tried once a part fits nowhere even before all others.
     """
     first_reason: Unschedulable | None = None
     for _ in range(orders):

@@ -266,7 +266,7 @@ def _chosen(
     have: Mapping[str, int],
     can_never_run: CanNeverRun,
 ) -> set[str]:
-    """Uids of the pods that ``choose`` takes, one that no node can ever hold only if it must.
+    """Uids of the pods that ``choose`` takes; one that no node can ever hold only if it must be.
 
     Otherwise such a pod would keep the gang from starting without it. Those that the framework
     wants to start before others are never skipped.

@@ -76,7 +76,7 @@ class ShapePlacer:
         return reason
 
     def _too_large(self, attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
-        """Why no pod fits that exceeds what any node has free; None if it does not."""
+        """Why pods fit nowhere that request more than any node has free; None if they do not."""
         statement, shape, capacity = attempt.statement, members[0].shape, attempt.capacity
         if not self.fits.exceeds_nodes(statement, shape, capacity):
             return None
@@ -210,7 +210,7 @@ def _shortage(
 
 
 def _too_many_users(attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
-    """That claims would have more users than allowed with these pods; None if they would not."""
+    """The reason if claims would have too many users with these pods; else None."""
     if not members[0].shape.has_claims:
         return None
     crowded = attempt.statement.devices.crowded_claim(members, attempt.capacity)

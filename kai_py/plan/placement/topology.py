@@ -181,7 +181,7 @@ def largest_domain(
 def topology_unsatisfied(
     gang: Gang, group: Subgroup, needed: int, best: tuple[str, int], *, occupied: str = ""
 ) -> Unschedulable:
-    """That no domain holds the group.
+    """The reason that no domain holds the group.
 
     ``needed``: its pods; ``best``: as of ``largest_domain``; ``occupied``: as of
     ``occupied_domains``.

@@ -43,7 +43,8 @@ class SearchBackoff:
     def start_cycle(self, history: InputsHistory) -> None:
         """Begin a cycle.
 
-        If the last had unchanged inputs and asked for none, those of the cycle before still hold.
+        If the last cycle had unchanged inputs and looked up no search, those of the cycle before it
+        still hold.
         """
         if self._searches or not self._unchanged:
             self._last, self._searches = self._searches, {}
@@ -80,7 +81,7 @@ class ActionSearches:
     """What an action knows of its searches: cached failures, and searches that back off.
 
     They are those of the last cycle as far as they hold, until the action decides anything. From
-    then on they are its own, as what follows a decision hardly comes again in the same way.
+    then on they are its own, as the state after a decision hardly ever recurs.
     """
 
     def __init__(

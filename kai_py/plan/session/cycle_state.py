@@ -80,7 +80,7 @@ class CycleState:
     ageing: QueueAgeing = field(default_factory=QueueAgeing)
     expected_ends: ExpectedEnds = field(default_factory=ExpectedEnds)
     served: ServedShare = field(default_factory=ServedShare)
-    """How much of their fair shares queues have got over time."""
+    """How much of their fair shares queues have received over time."""
     due: DueTimes = field(default_factory=DueTimes)
     """Since when pending gangs are due what they request."""
     search_cache: SearchCache = field(default_factory=SearchCache)
@@ -234,7 +234,7 @@ class CycleState:
         self._requests.clear()
 
     def mark_placed(self, gang: Gang) -> None:
-        """Pods of ``gang`` were placed: nothing stops it, and what it asks for next differs."""
+        """Pods of ``gang`` were placed: nothing stops it, and its next request is another one."""
         self.unschedulable.pop(gang.key, None)
         self._requests.pop(gang.key, None)
 

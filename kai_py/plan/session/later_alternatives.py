@@ -1,9 +1,9 @@
 """Placing the pods of a request, also those whose claims have alternatives (``firstAvailable``).
 
 A pod takes the first alternative that its node has devices for, whatever the pods of its gang that
-come after it need. Where that leaves too few devices to these, the first alternatives are given up:
-of the last request at first, of earlier ones if that is not enough. So the first request keeps its
-first alternatives for as long as the others find any. Claims with one spec get the same
+come after it need. Where that leaves too few devices for these, the first alternatives are given
+up: of the last request at first, of earlier ones if that is not enough. So the first request keeps
+its first alternatives for as long as the others find any. Claims with one spec get the same
 alternatives. At most ``MAX_TRIALS`` further placements are tried.
 """
 

@@ -37,7 +37,7 @@ class SearchBudgets:
 
     @property
     def ran_out(self) -> bool:
-        """Whether a search of this cycle ended for want of budget."""
+        """Whether a search of this cycle ended because its budget was spent."""
         return any(self.searched.values()) or bool(self.cut_short)
 
     def record_search(self, gang: str, *, ran_out: bool) -> None:

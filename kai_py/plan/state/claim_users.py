@@ -53,7 +53,7 @@ class ClaimUsers:
         return any(pod not in left for pod in chain(joined, chain.from_iterable(users)))
 
     def is_left_over(self, ref: ClaimRef) -> bool:
-        """Whether a claim is allocated for none but pods that wait, which makes commit release it.
+        """Whether only pods that wait have the allocated claim, which makes commit release it.
 
         Until then those pods fit only where its devices are.
         """

@@ -1,8 +1,8 @@
 """Totals of the resources that queues count: what is shared among them.
 
-Of a node that is ready, all of it; of one that is cordoned as well, what pods of queues have there.
-The rest of it can be given to none, and to share it would let others keep what they have beyond
-their share of the remaining nodes.
+A ready node counts in full; if it is cordoned as well, only what pods of queues have there counts.
+The rest of it can be given to no queue, and sharing it would let queues keep what they have beyond
+their share of the other nodes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -95,7 +95,7 @@ class CycleDevices:
         reachable, missing = self._shape_claims(shape, mask)
         replicas = np.zeros(len(mask), dtype=np.int64)
         if count > 1 and any(c.metadata.uid not in self._allocations for c in shape.shared_claims):
-            # One pod allocates it for all: where one fits, any number does by this claim.
+            # One pod allocates it for all: where one pod fits, this claim lets any number fit.
             return np.where(self._count_replicas(shape, mask, 1, state) > 0, count, 0)
         for templates, rows in self._claims_by_node(shape, np.flatnonzero(reachable)):
             replicas += self._cluster.count_fits(
@@ -188,7 +188,7 @@ class CycleDevices:
         return taken_of_node(member, resources, self.users)
 
     def node_claim_problem(self, shape: Shape, row: int) -> str:
-        """Why ``allocate`` refused claims on a node for what they take of it; "" if it did not."""
+        """Why ``allocate`` refused claims that take resources of a node; "" if it did not."""
         return self._node_claim_problems.get((shape.number, row), "")
 
     def _claims_by_node(self, shape: Shape, rows: Ints) -> Iterator[NodeClaims]:

@@ -29,7 +29,7 @@ MAX_RECORDS = 128
 
 
 def is_within_queue(action: Action) -> bool:
-    """Whether an eviction by ``action`` is what a queue does to its own pods."""
+    """Whether a queue does an eviction by ``action`` to its own pods."""
     return action is Action.PREEMPT
 
 
@@ -44,7 +44,7 @@ class GangEviction(NamedTuple):
 class EvictionHistory:
     """Records by queue, oldest first; times in seconds since the epoch.
 
-    Of the questions, those with ``by_others`` count only evictions for gangs of other queues.
+    With ``by_others``, a method counts only evictions for gangs of other queues.
     """
 
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)

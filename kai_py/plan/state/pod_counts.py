@@ -1,12 +1,12 @@
 """Counts of pods per topology domain, as a statement has them, for rules between pods.
 
-Counted are the pods that a selection selects. Selections with the same base are counted once for
-the namespaces that they cover; those that exclude labels beside that subtract the pods of the base
-that have them.
+The pods that a selection selects are counted. Selections with the same base are counted once for
+the namespaces that they cover; from those that also exclude labels, the pods of the base with these
+labels are subtracted.
 
-Counted are also the pods that refuse others by required anti-affinity. The terms that select a pod
-are those of the bases that it matches, in its namespace, but those that exclude its labels. The
-owners of all terms of a base are counted together, and those of terms that exclude a shape are
+The pods that refuse others by required anti-affinity are counted as well. The terms that select a
+pod are those of the bases that it matches, in its namespace, without those that exclude its labels.
+The owners of all terms of a base are counted together, and those of terms that exclude a shape are
 subtracted: thousands of terms that select nearly every pod cost no more.
 """
 
@@ -39,7 +39,7 @@ from kai_py.snapshot.snapshot import Snapshot
 Namespaces = frozenset[str]
 NO_LABELS: Labels = {}
 CountedOn = tuple[str, bytes]
-"""By which label is counted, and on which nodes: on all where that is empty."""
+"""The label by which pods are counted, and the nodes: all of them if that is empty."""
 
 
 class SelectedPods:

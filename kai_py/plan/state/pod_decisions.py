@@ -91,10 +91,10 @@ def domain_counts(
 def add_pods(
     counts: DomainCounts, positions: Mapping[str, int], pods: PodCounts, *, counts_stuck: bool
 ) -> None:
-    """Count pods on nodes; ``counts_stuck``: those count later, too, that terminate for too long.
+    """Count pods on nodes; ``counts_stuck``: pods that terminate for too long count later, too.
 
-    Only the pods for topology spread are counted on some nodes: there, as in kube-scheduler, no pod
-    counts that terminates.
+    Only pods for topology spread are counted on some of the nodes: of these, as in kube-scheduler,
+    terminating ones do not count.
     """
     for node, count in pods.all.items():
         row = positions.get(node)

@@ -79,7 +79,7 @@ class PodRuleCounts:
                 self.add(decision)
 
     def _is_refused(self, shape: Shape) -> bool:
-        """Whether pods on nodes, or placed, refuse the shape's beside them."""
+        """Whether pods on nodes, or placed ones, refuse pods of the shape beside them."""
         if not (shape.namespace or shape.labels) or not self._has_refusing:
             return False
         self._start_counting()

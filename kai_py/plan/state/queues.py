@@ -101,7 +101,7 @@ class Quota:
     incomplete: Floats
     """(resources, queues) the part of it that cannot be served yet, and does not count, either."""
     leaving: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    """(resources, queues) what of the allocated amounts terminating pods are about to leave."""
+    """(resources, queues) the part of the allocated amounts that terminating pods still have."""
     problems: tuple[QueueProblem, ...] = ()
     past_usage: Mapping[str, UsageRecord] = field(default_factory=dict)
     """Past usage by queue, where it counts."""
@@ -294,7 +294,7 @@ def _past_fractions(
 
 
 def counted_demand(demand: Floats, excluded: Floats) -> Floats:
-    """(quota resources, queues) the demand that counts; what is left by rounding alone is none."""
+    """(quota resources, queues) the demand that counts, without what is left by rounding alone."""
     left: Floats = np.maximum(demand - excluded, 0.0)
     left[left <= ROUNDING * demand] = 0.0
     return left

@@ -109,7 +109,7 @@ class SharedClaims:
         return undo_all([self._remove(c, gang, member) for c in known if c and uid in c.pods])
 
     def without_counted(self, gang: Gang, owes: Sequence[JoinedClaim]) -> QueueUsage:
-        """``usage`` without those of the claims in ``owes`` that queues of the gang count already.
+        """``usage`` without the claims in ``owes`` that queues of the gang count already.
 
         ``owes``: the claims that the queue would owe with a request.
         """

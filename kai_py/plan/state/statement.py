@@ -200,7 +200,7 @@ class Statement:
         *,
         before: int,
     ) -> tuple[tuple[SharedGpu, ...], PodDevices] | None:
-        """Take what a pod needs of a node besides its requests: limits, parts of GPUs, and devices.
+        """Take what a pod needs of a node besides its requests: limits, parts of GPUs and devices.
 
         None if something is lacking; what was taken until then is to be rolled back. ``before``:
         pods of the shape whose requests are taken only after this one.
@@ -308,7 +308,7 @@ class Statement:
     def _allocate_gpu_share(
         self, member: Member, row: int, capacity: Capacity, gpu_fraction: float | None
     ) -> tuple[SharedGpu, ...] | None:
-        """The pod's parts of GPUs, empty if it requests none or claims them; None: don't fit."""
+        """Parts of GPUs for the pod, empty if it requests none or claims them; None if none fit."""
         if member.shape.gpu_share is None:
             return ()
         resource = self.gpu_parts.resource
