@@ -18,7 +18,7 @@ from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
 from kai_py.commit.binding import BindingOutcome, BindingResult, FindNode, settle
 from kai_py.commit.claims.device_holders import DeviceHolders
 from kai_py.commit.claims.recovery import LeftoverClaim, release_leftover
-from kai_py.commit.dependencies import AssumeCache, assumed_binding
+from kai_py.commit.dependencies import assumed_binding
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import (
     NOT_EVICTED,
@@ -36,6 +36,7 @@ from kai_py.commit.settings import CommitSettings
 from kai_py.commit.transaction import GangOutcome, GangTransaction
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Eviction, GangPlacement, Plan
+from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.errors import ApiError
 from kai_py.watch.freshness import Freshness
 
@@ -58,7 +59,7 @@ class Committer:
         self,
         *,
         access: ApiAccess,
-        assume_cache: AssumeCache,
+        assume_cache: SnapshotBuilder,
         find_claim: ClaimLookup,
         holders: DeviceHolders,
         event_writer: EventWriter,

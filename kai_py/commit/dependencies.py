@@ -5,7 +5,6 @@ Objects of the mirror are found by the references that decisions carry.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
@@ -13,7 +12,6 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.api_access import ApiAccess, CallLimit
 from kai_py.commit.claims.device_holders import DeviceHolders
-from kai_py.commit.claims.recovery import ClaimingGroups
 from kai_py.commit.events import queue_reference
 from kai_py.commit.gpu_reservations import SharedGpuGroups
 from kai_py.commit.settings import CommitSettings
@@ -21,41 +19,14 @@ from kai_py.grouping.gang import Owner
 from kai_py.observe.failures import Failures
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Placement
+from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.derived_pod import AssumedBinding
-from kai_py.snapshot.object_cache import DeviceKey
 from kai_py.snapshot.pod_claims import pod_claims
+from kai_py.snapshot.tables.ended_pods import ReleasableClaims
 from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
 from kai_py.watch.kinds import NODES, PODS, QUEUES, RESOURCE_CLAIMS, WatchedQueue
 from kai_py.watch.mirror import Mirror
-
-
-class AssumeCache(Protocol):
-    """The operations on the snapshot builder that commit needs."""
-
-    def assume(self, binding: AssumedBinding) -> None:
-        """Count a pod as bound and its claims and GPU shares as allocated from now on."""
-
-    def forget(self, pod_uid: str) -> None:
-        """Undo ``assume``."""
-
-    def assumed_pods(self) -> frozenset[str]:
-        """Uids of the pods that count as bound, while the watch does not show it."""
-
-    def back_off(self, gang: str, until: float, reason: str) -> None:
-        """Do not place the gang before ``until``, seconds since the epoch; ``reason`` is shown."""
-
-    def avoid_device(self, device: DeviceKey, reason: str, seconds: float) -> None:
-        """Do not allocate a device for some seconds; ``reason`` is shown to users."""
-
-    def expect_eviction(self, pod_uid: str) -> None:
-        """Count a pod as terminating: its eviction is being written."""
-
-    def cancel_eviction(self, pod_uid: str) -> None:
-        """Undo ``expect_eviction``: the eviction was refused."""
-
-    def nominate(self, pod_uid: str, node: str, now: float) -> None:
-        """Reserve capacity for a nominated pod; ``now`` in seconds since the epoch."""
 
 
 def assumed_binding(placement: Placement) -> AssumedBinding:
@@ -83,8 +54,8 @@ class ExecutorDependencies:
     client: Client
     mirror: Mirror
     freshness: Freshness
-    assume_cache: AssumeCache
-    claiming_groups: ClaimingGroups
+    assume_cache: SnapshotBuilder
+    claiming_groups: ReleasableClaims
     holders: DeviceHolders
     gpu_groups: SharedGpuGroups
     metrics: Metrics

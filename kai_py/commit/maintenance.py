@@ -19,7 +19,7 @@ from kai_py.commit.claims.recovery import (
     planned_pods,
 )
 from kai_py.commit.committer import Committer
-from kai_py.commit.dependencies import AssumeCache, ExecutorDependencies
+from kai_py.commit.dependencies import ExecutorDependencies
 from kai_py.commit.event_writer import EventWriter
 from kai_py.commit.eviction import ForcedEvictions, find_long_graces, shorten_grace
 from kai_py.commit.gpu_reservations import GpuReservations
@@ -31,6 +31,7 @@ from kai_py.commit.upkeep.reservation_pods import GpuUpkeep
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Plan
+from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.watch.kinds import PODS, RESOURCE_CLAIMS
 
 
@@ -200,7 +201,7 @@ class UnseenBindings:
     def __init__(
         self,
         access: ApiAccess,
-        assume_cache: AssumeCache,
+        assume_cache: SnapshotBuilder,
         in_flight: Callable[[], Collection[str]],
         grace: float,
     ) -> None:

@@ -20,7 +20,7 @@ from kai_py.snapshot.snapshot import Snapshot
 
 TYPE_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product")
 DEVICE_NAMES = ("profile", "productName", "model", "type")
-"""Attributes that tell people what a device is, the most telling one first."""
+"""Attributes by which people know what a device is, the clearest one first."""
 
 
 @dataclass(frozen=True, slots=True)

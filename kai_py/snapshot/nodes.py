@@ -262,7 +262,7 @@ SpotLabelValues = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class SpotChoice:
-    """Whether pods go to spot nodes, which ``labels`` tell."""
+    """Whether pods go to spot nodes; ``labels``: those of spot nodes."""
 
     use: SpotUse
     labels: SpotLabelValues

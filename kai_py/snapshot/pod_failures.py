@@ -1,4 +1,4 @@
-"""What the failed pods of a gang tell about nodes and about its Jobs."""
+"""What the failed pods of a gang show about nodes and about its Jobs."""
 
 from dataclasses import dataclass
 

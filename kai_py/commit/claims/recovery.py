@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
@@ -36,6 +36,7 @@ from kai_py.commit.pod_state import fence_group, fence_pod
 from kai_py.commit.retry import ObjectBackoff
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.pod_claims import POD_GROUPS, GroupKey, pod_group_of
+from kai_py.snapshot.tables.ended_pods import ReleasableClaims
 from kai_py.watch.errors import ApiError, is_absent
 from kai_py.watch.kinds import RESOURCE_CLAIMS
 from kai_py.watch.resource import Kind
@@ -204,23 +205,10 @@ CLAIMS_WITH_MANAGERS: Kind[Unstructured] = Kind(
 """Claims with their ``managedFields``, which the mirror does not keep."""
 
 
-class ClaimingGroups(Protocol):
-    """PodGroups that claims are reserved for, and their ownership."""
-
-    def our_groups(self) -> frozenset[GroupKey]:
-        """PodGroups of ours, with or without pods."""
-
-    def unknown_groups(self) -> Mapping[ClaimRef, frozenset[str]]:
-        """Names of PodGroups without pods whose owner is unknown, by claim."""
-
-    def adopt_group(self, namespace: str, name: str) -> None:
-        """Record the PodGroup as ours, also once it has no pods; no effect if it does not exist."""
-
-
 class GroupOwnership:
     """Finds out which PodGroups are ours from the writer of their claims' allocations."""
 
-    def __init__(self, access: ApiAccess, groups: ClaimingGroups, backoff: ObjectBackoff) -> None:
+    def __init__(self, access: ApiAccess, groups: ReleasableClaims, backoff: ObjectBackoff) -> None:
         """Start with no claim read."""
         self._access, self._groups, self._backoff = access, groups, backoff
         self._read_claims: set[ClaimRef] = set()

@@ -169,7 +169,7 @@ def _condition(
             if unschedulable.details is None
             else {**reason, "details": unschedulable.details}
         ],
-        # KAI's controllers tell the newest condition by the highest transitionID.
+        # For KAI's controllers the condition with the highest transitionID is the newest.
         "transitionID": str(number + 1),
         "lastTransitionTime": format_time(now),
     }

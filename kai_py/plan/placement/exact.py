@@ -231,7 +231,7 @@ class RuleSearch:
 
 
 def _domain(counts: DomainCounts, row: int, alone: Bools) -> tuple[int, ...]:
-    """What tells the domain of a node from others.
+    """What distinguishes the domain of a node from others.
 
     Of a domain of one node, how many pods count there now and later; else its code.
     """
@@ -242,7 +242,7 @@ def _domain(counts: DomainCounts, row: int, alone: Bools) -> tuple[int, ...]:
 
 
 def _subgroup_domain(codes: Ints, alone: Bools, chosen: int | None, row: int) -> tuple[int, bool]:
-    """What tells the domain of a node from others, for a subgroup with one ``chosen``, or none."""
+    """What distinguishes a node's domain, for a subgroup with one ``chosen``, or none."""
     code = int(codes[row])
     is_alone = code != NO_DOMAIN and bool(alone[code + 1])
     return -2 if is_alone else code, code == chosen

@@ -133,7 +133,7 @@ def _due_amounts(pending: Sizes, quota: Quota) -> Floats:
     paths = quota.queues.ancestry
     for (_, queue, amounts), count in sorted(counts.items(), key=lambda size: size[0][:2]):
         cells = [(row, at) for row, each in enumerate(amounts) if each > 0 for at in paths[queue]]
-        # Most of many sizes do not fit; then the first cell tells.
+        # Most of many sizes do not fit; the first cell shows that.
         if not cells or any(
             fair[row][at] - due[row][at] + 1e-9 < amounts[row] for row, at in cells
         ):

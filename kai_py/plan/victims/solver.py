@@ -1,7 +1,7 @@
 """Solve one request of a preemptor: from the failures of other searches, else by a search.
 
     fail if a request that needs no more has failed in this action (``FailedRequests``)
-    fail if the strategy tells without a search that there are no victims
+    fail if the strategy knows without a search that there are no victims
     fail if an earlier search with the same inputs failed (``search_cache``)
     fail if such a search spent its probe budget and still backs off (``backoff``)
     else search within the probe budget, unless the request would not fit in an empty cluster

@@ -59,7 +59,7 @@ class NodeUsageTable(PodTable):
     """Nodes, and what the pods on them occupy."""
 
     def __init__(self, signals: DepartureSignals = BUILT_IN) -> None:
-        """Start with no nodes; ``signals`` tell the nodes that are about to go."""
+        """Start with no nodes; ``signals`` show which nodes are about to go."""
         self._nodes: dict[str, Node] = {}
         self._signals = signals
         self._departures: dict[str, Departure] = {}
