@@ -35,9 +35,9 @@ from kai_py.api.admission import (
 )
 from kai_py.api.gpu_reservation import GPU_CONTAINER, gpu_container, gpu_environment
 from kai_py.api.gpu_share import readable_share
-from kai_py.api.phrases import MAX_NAMED
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
+from kai_py.api.texts import MAX_NAMED
 from kai_py.config import Configuration, GpuIsolation
 from kai_py.grouping.owner_chain import OwnerChain, controlling_owner
 from kai_py.grouping.queue_choice import Defaults, QueueKey

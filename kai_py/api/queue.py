@@ -24,11 +24,11 @@ from kai_py.api.model import (
     list_map,
     with_cel_rules,
 )
-from kai_py.api.phrases import count_of
 from kai_py.api.problems import FieldProblem, field_problems
 from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import QueueStatus
 from kai_py.api.spot import SpotFallback, SpotUse
+from kai_py.api.texts import count_of
 from kai_py.api.times import Duration
 
 GROUP = "scheduling.kai.io"

@@ -8,7 +8,7 @@ follows that word, or begins a line of KAI's that says what the queue uses.
 import re
 from collections.abc import Callable, Container, Sequence
 
-from kai_py.api.phrases import first_of
+from kai_py.api.texts import first_of
 
 OF_ANOTHER_NAMESPACE = "of another namespace"
 _NAMED = re.compile(

@@ -12,7 +12,6 @@ their reservations go. Sources: KEP-4381, KEP-5004, KEP-5729.
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from kai_py.api.phrases import first_of
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod, PodResourceClaim
 from kai_py.api.records.resource import (
@@ -21,6 +20,7 @@ from kai_py.api.records.resource import (
     ResourceClaimConsumerReference,
 )
 from kai_py.api.selectors import requirement_matches
+from kai_py.api.texts import first_of
 from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,

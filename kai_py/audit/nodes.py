@@ -25,11 +25,11 @@ from kai_py.api.gpu_reservation import (
     reserved_group,
 )
 from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, readable_share
-from kai_py.api.phrases import count_of, first_of
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
+from kai_py.api.texts import count_of, first_of
 from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,

@@ -17,11 +17,11 @@ Source: KEP-2485.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_py.api.phrases import first_of
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.api.records.storage import READ_WRITE_ONCE_POD
+from kai_py.api.texts import first_of
 from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,

@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from kai_py.api.printable import printable_json
+from kai_py.api.texts import printable_json
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError, ExitCode, UnreachableError

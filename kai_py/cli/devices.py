@@ -13,8 +13,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kai_py.api.phrases import count_of
 from kai_py.api.records.resource_admin import ReportedPool, ResourcePoolStatusRequest
+from kai_py.api.texts import count_of
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.options import takes_groups

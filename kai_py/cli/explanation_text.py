@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import typer
 
-from kai_py.api.phrases import count_of, is_or_are
+from kai_py.api.texts import count_of, is_or_are
 from kai_py.cli.output import print_table, say
 from kai_py.cli.sentences import say_sentence
 from kai_py.observe.claim_funnel import ClaimFunnel, RequestFunnel

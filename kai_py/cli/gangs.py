@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from kai_py.api.phrases import count_of
 from kai_py.api.problems import closest_match
+from kai_py.api.texts import count_of
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError

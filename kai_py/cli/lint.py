@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import files_in, name_of, text_of
 from kai_py.cli.options import takes_groups

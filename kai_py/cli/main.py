@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from kai_py import __version__
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.sentences import say_sentence
 

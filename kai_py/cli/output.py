@@ -27,8 +27,8 @@ import typer
 import yaml
 from rich.cells import cell_len
 
-from kai_py.api.printable import UNPRINTABLE, printable, printable_json
 from kai_py.api.problems import nearest_path
+from kai_py.api.texts import UNPRINTABLE, printable, printable_json
 from kai_py.cli.errors import CommandError
 from kai_py.cli.sentences import folded, terminal_width
 

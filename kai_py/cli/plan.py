@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kai_py.api.phrases import count_of
 from kai_py.api.records.unstructured import values_at
+from kai_py.api.texts import count_of
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
 from kai_py.cli.input_files import paths_of, read_objects

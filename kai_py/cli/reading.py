@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kai_py.api.phrases import first_of
+from kai_py.api.texts import first_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.cli.output import say

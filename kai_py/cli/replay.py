@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import text_of

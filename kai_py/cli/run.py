@@ -17,8 +17,8 @@ import msgspec
 import typer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from kai_py.api.printable import printable_json
 from kai_py.api.settings import LogFormat
+from kai_py.api.texts import printable_json
 from kai_py.cli.configuration import with_options
 from kai_py.cli.connection import ClusterOptions, address_of, cluster_client
 from kai_py.cli.errors import OTHER_ADDRESS, CommandError

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import typer
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 
 
 def say_sentence(text: str, *, err: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kai_py.api.choices import Profile
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError
 from kai_py.cli.input_files import text_of

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.cli.connection import Context, Kubeconfig
 from kai_py.cli.errors import CommandError
 from kai_py.cli.output import progress, say

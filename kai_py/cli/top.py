@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.text import Text
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError
 from kai_py.cli.options import takes_groups

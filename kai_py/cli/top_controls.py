@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.cli.errors import CommandError
 from kai_py.cli.explanation_text import described
 from kai_py.observe.explanation import Explanation

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from rich.text import Text
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.cli.errors import CommandError
 from kai_py.cli.naming import context_namespace
 from kai_py.cli.scheduler_http import Link, Query, SchedulerAddress, decoded

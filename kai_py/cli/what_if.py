@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from kai_py.api.phrases import count_of
 from kai_py.api.sent_objects import encode_objects
+from kai_py.api.texts import count_of
 from kai_py.cli import completion
 from kai_py.cli.connection import ClusterOptions
 from kai_py.cli.errors import CommandError, ExitCode

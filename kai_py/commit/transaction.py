@@ -40,9 +40,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kai_py.api.phrases import first_of
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
+from kai_py.api.texts import first_of
 from kai_py.commit.api_access import ApiAccess, FindPod
 from kai_py.commit.binding import (
     BindingOutcome,

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from kai_py.api.printable import printable, printable_json
+from kai_py.api.texts import printable, printable_json
 from kai_py.demo.events import (
     AnyDemoEvent,
     DemoSummary,

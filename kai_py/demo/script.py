@@ -17,7 +17,7 @@ course, later. With eight nodes:
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.demo.workloads import DemoWorkload, GpuSource, QueueSetup
 
 GPUS_PER_NODE = 8

@@ -11,7 +11,7 @@ Pure: the same events have the same result.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.demo.events import (
     AnyDemoEvent,
     ClaimChange,

@@ -22,9 +22,9 @@ Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1; composite groups from v
 from dataclasses import dataclass, replace
 
 from kai_py.api.numbers import MAX_COUNT
-from kai_py.api.phrases import first_of
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.texts import first_of
 from kai_py.dialects.group_reader import GroupReader, gang_from_group, group_source
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import MAX_SUBGROUPS, GangSpec, Owner, Subgroup, TopologyConstraint

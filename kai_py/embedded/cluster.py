@@ -21,7 +21,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.embedded import discovery, writes
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json

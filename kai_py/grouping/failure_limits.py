@@ -29,10 +29,10 @@ from functools import lru_cache
 from typing import Any
 
 from kai_py.api.numbers import parse_int64
-from kai_py.api.phrases import count_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job, PodFailurePolicy, PodFailureRule
 from kai_py.api.records.unstructured import Unstructured, values_at
+from kai_py.api.texts import count_of
 from kai_py.grouping.gang import FailureLimit, named_owner
 from kai_py.grouping.owner_chain import GroupKind, OwnerChain, OwnerLink
 

@@ -18,10 +18,10 @@ import msgspec
 
 from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
-from kai_py.api.phrases import first_of
 from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.texts import first_of
 from kai_py.grouping.annotations import (
     POD_GROUP_ANNOTATION,
     unused_markers,

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import msgspec
 
-from kai_py.api.phrases import count_of
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.api.records.unstructured import mappings_in
+from kai_py.api.texts import count_of
 from kai_py.grouping.gang import GangSpec, Subgroup
 from kai_py.grouping.owner_chain import KnownOwners, OwnerObject, Owners
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kai_py.api import event_annotations as details
-from kai_py.api.phrases import count_of
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
+from kai_py.api.texts import count_of
 from kai_py.observe.decision_log import Decision, DecisionKind, decisions_about, placement_reason
 from kai_py.plan.plan import Action, Plan
 from kai_py.snapshot.snapshot import Snapshot

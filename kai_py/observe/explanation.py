@@ -18,7 +18,7 @@ from itertools import islice
 
 from kai_py.api.choices import Subject
 from kai_py.api.node_departures import DepartureStage
-from kai_py.api.phrases import count_of, is_or_are
+from kai_py.api.texts import count_of, is_or_are
 from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision

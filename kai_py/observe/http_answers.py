@@ -5,7 +5,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.visibility import Visibility
 from kai_py.watch.errors import ApiError

@@ -38,7 +38,7 @@ import msgspec
 from aiohttp import web
 
 from kai_py.api.choices import Subject
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.observe.cluster_state import ClusterState, cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about

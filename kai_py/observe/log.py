@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from kai_py.api.bounded import remember
-from kai_py.api.printable import printable, printable_json
 from kai_py.api.settings import LogFormat
+from kai_py.api.texts import printable, printable_json
 from kai_py.watch.errors import ServerError, Unreachable
 
 log = logging.getLogger(__name__)

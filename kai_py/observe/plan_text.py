@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from kai_py.api.phrases import count_of
-from kai_py.api.printable import printable
+from kai_py.api.texts import count_of, printable
 from kai_py.plan.plan import GangPlacement, Placement, Plan
 
 

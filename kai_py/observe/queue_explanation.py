@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kai_py.api.phrases import count_of, first_of, is_or_are
+from kai_py.api.texts import count_of, first_of, is_or_are
 from kai_py.observe.share_steps import format_amount
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from kai_py.api.choices import Subject
-from kai_py.api.printable import printable
 from kai_py.api.problems import nearest_path
 from kai_py.api.sent_objects import decode_objects
+from kai_py.api.texts import printable
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.http_answers import READER
 from kai_py.observe.http_explanations import OnFound, Suggest

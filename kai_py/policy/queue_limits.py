@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.policy.queue_usage import QueueUsage, QuotaBound, exceeds
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 
 _CONFIG = {"displayModeBar": False, "responsive": True}
 # The texts and lines of a plot follow the colours of the page, which plotly cannot know.

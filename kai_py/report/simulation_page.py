@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.api.times import HOUR
 from kai_py.report.page import (
     COLORS,

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from kai_py.api.numbers import parse_int64, quoted, shortened
-from kai_py.api.phrases import first_of
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,
@@ -29,6 +28,7 @@ from kai_py.api.records.kai import (
     KaiSubGroup,
     KaiTopologyConstraint,
 )
+from kai_py.api.texts import first_of
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration, parse_time
 from kai_py.dialects.kai.priority import is_preemptible, named_priority

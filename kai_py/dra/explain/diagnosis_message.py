@@ -6,8 +6,8 @@ It says "no device matches selector" where no device passes the selectors of a r
 
 from collections.abc import Iterable, Sequence
 
-from kai_py.api.phrases import count_of
 from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
+from kai_py.api.texts import count_of
 from kai_py.dra.eligibility import DeviceCheck
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis
 from kai_py.dra.explain.rejections import ClosestDevice, DeviceRejectionCount

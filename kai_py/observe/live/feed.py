@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 
 Value = TypeVar("Value")
 

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.observe.live import panels
 from kai_py.observe.live.cluster import LiveCluster
 from kai_py.observe.live.feed import Feed, FeedLine, Tone, line_text, printable_parts

@@ -8,7 +8,7 @@ rules.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kai_py.api.phrases import count_of, is_or_are
+from kai_py.api.texts import count_of, is_or_are
 from kai_py.plan.observations import GangStarting
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_py.api.phrases import first_of
+from kai_py.api.texts import first_of
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState

@@ -9,9 +9,9 @@ ignored, in full or in part, because of what it contains (``object_problems``).
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from kai_py.api.phrases import count_of
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.references import PodRef
+from kai_py.api.texts import count_of
 from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.gang_settings import Wording

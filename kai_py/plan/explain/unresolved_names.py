@@ -20,10 +20,10 @@ from itertools import islice
 import numpy as np
 from msgspec import structs
 
-from kai_py.api.phrases import count_of
 from kai_py.api.problems import closest_match
 from kai_py.api.records.node import HARD_EFFECTS, Taint, taint_text, tolerates
 from kai_py.api.records.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
+from kai_py.api.texts import count_of
 from kai_py.api.workload_names import queue_list
 from kai_py.dra.published_names import ATTRIBUTES, CAPACITY, unpublished, unpublished_reference
 from kai_py.grouping.gang import Subgroup

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct, structs
 
-from kai_py.api.phrases import first_of
 from kai_py.api.references import PodRef
+from kai_py.api.texts import first_of
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
-from kai_py.api.phrases import count_of, is_or_are
+from kai_py.api.texts import count_of, is_or_are
 from kai_py.plan.plan import Protection, Shortage, Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement

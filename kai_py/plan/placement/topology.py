@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kai_py.api.phrases import count_of, first_of
 from kai_py.api.problems import closest_match
+from kai_py.api.texts import count_of, first_of
 from kai_py.grouping.gang import WHOLE, Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.grouping.segments import PODS

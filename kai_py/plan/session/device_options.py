@@ -26,9 +26,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as with_fields
 
-from kai_py.api.phrases import first_of
 from kai_py.api.records.resource import DeviceRequest, DeviceSubRequest, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
+from kai_py.api.texts import first_of
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import structs
 
-from kai_py.api.phrases import count_of, is_or_are
+from kai_py.api.texts import count_of, is_or_are
 from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable

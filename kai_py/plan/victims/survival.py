@@ -11,7 +11,7 @@ limit allows.
 
 from collections.abc import Iterable, Sequence
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.grouping.gang import FailureLimit, is_satisfied
 from kai_py.plan.placement.next_pods import active_counts
 from kai_py.plan.state.statement import Statement

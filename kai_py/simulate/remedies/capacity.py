@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from kai_py.api.phrases import count_of
+from kai_py.api.texts import count_of
 from kai_py.cel.expression import CompileError
 from kai_py.dra.selectors.masks import conjuncts
 from kai_py.dra.selectors.selector import compile_selector

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kai_py.api.phrases import count_of
 from kai_py.api.queue import API_VERSION
+from kai_py.api.texts import count_of
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Stage

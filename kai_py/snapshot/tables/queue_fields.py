@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kai_py.api.phrases import count_of
 from kai_py.api.records.kai import QUEUE_API_VERSION
+from kai_py.api.texts import count_of
 from kai_py.snapshot.accounting import GPU
 
 KAI_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 
-from kai_py.api.printable import printable
+from kai_py.api.texts import printable
 from kai_py.observe.live.feed import printable_parts
 
 ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f"

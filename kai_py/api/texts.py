@@ -1,4 +1,4 @@
-"""Untrusted text, made safe for a terminal or a log.
+"""Texts for people: counts and lists in messages, and untrusted text made safe to print.
 
 Names of queues, reasons, messages and attributes of devices are chosen by tenants and drivers. What
 a terminal would act on, or an eye would not see, is written out: control characters (C0, DEL, C1),
@@ -10,6 +10,27 @@ module imports little, as every command imports it.
 """
 
 import re
+from collections.abc import Sequence
+
+MAX_NAMED = 5
+"""How many names of a list that may be long a message shows."""
+
+
+def count_of(number: float, noun: str) -> str:
+    """``1 gang``, ``2,000 gangs``, ``0.5 GPUs``; a noun with an ``s`` in the plural."""
+    return f"{number:,.10g} {noun}" if number == 1 else f"{number:,.10g} {noun}s"
+
+
+def is_or_are(number: float) -> str:
+    """The verb after so many things."""
+    return "is" if number == 1 else "are"
+
+
+def first_of(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """The first ``most`` names and how many others there are: ``a, b and 3 more``."""
+    others = len(names) - most
+    return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")
+
 
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"

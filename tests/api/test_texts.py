@@ -1,4 +1,4 @@
-"""What others wrote reaches no terminal and no log as it is."""
+"""Counts and lists in messages; what others wrote reaches no terminal and no log as it is."""
 
 import json
 import sys
@@ -8,9 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.api.printable import printable, printable_json
+from kai_py.api.texts import count_of, first_of, printable, printable_json
 
 ATTACK = "\x1b]0;pwned\x07\x1b[2J\nERROR forged\x9b1m\u202egnp.exe\u2066\x7f"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 GPUs"), (0.5, "0.5 GPUs"), (1, "1 GPU"), (1.0, "1 GPU"), (2500, "2,500 GPUs")],
+)
+def test_only_one_is_singular(number, text):
+    assert count_of(number, "GPU") == text
+
+
+def test_of_a_long_list_the_first_names_are_shown():
+    assert first_of([]) == ""
+    assert first_of(list("abcde")) == "a, b, c, d, e"
+    assert first_of(list("abcdef")) == "a, b, c, d, e and 1 more"
+    assert first_of(list("abcde"), 2) == "a, b and 3 more"
 
 
 def dangerous(text):
