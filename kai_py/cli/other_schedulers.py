@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from kai_py.api.pod_phases import FINISHED_PHASES
 from kai_py.api.records.core import PodSpec
-from kai_py.api.records.unstructured import values_at
+from kai_py.api.records.unstructured import value_at
 from kai_py.cli.output import say
 from kai_py.config import Configuration
 from kai_py.simulate.files.manifest_pods import WORKLOADS
@@ -32,7 +32,7 @@ def other_schedulers(
             spec = document.get("spec") if _waits(document) else None
         else:
             is_new = kind in WORKLOADS and not document["metadata"].get("uid")
-            spec = next(values_at(document, "spec.template.spec"), None) if is_new else None
+            spec = value_at(document, "spec.template.spec") if is_new else None
         if isinstance(spec, dict):
             found[_scheduler_of(spec)] += 1
     return {name: count for name, count in sorted(found.items()) if name not in scheduler_names}
@@ -45,5 +45,5 @@ def _scheduler_of(spec: Document) -> str:
 def _waits(pod: Document) -> bool:
     """Whether a pod has a spec, no node, and has not ended."""
     spec = pod.get("spec")
-    has_ended = next(values_at(pod, "status.phase"), None) in FINISHED_PHASES
+    has_ended = value_at(pod, "status.phase") in FINISHED_PHASES
     return isinstance(spec, dict) and not spec.get("nodeName") and not has_ended

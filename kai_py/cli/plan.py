@@ -4,11 +4,11 @@ Nothing is read from or written to a cluster.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from kai_py.api.records.unstructured import values_at
+from kai_py.api.records.unstructured import mapping_at, value_at
 from kai_py.api.texts import count_of
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import ExitCode
@@ -84,18 +84,13 @@ def _say_other_pools(documents: Sequence[Document], configuration: Configuration
             each
             for each in documents
             if each.get("kind") == kind
-            and _label(each, key) != own
-            and (kind == "Node" or next(values_at(each, "spec.schedulerName"), "") in names)
+            and mapping_at(each, "metadata.labels").get(key, "") != own
+            and (kind == "Node" or value_at(each, "spec.schedulerName") in names)
         ]
         if others:
             pool = f'pool "{own}"' if own else "the pool without that label"
             text = f"{kind}s of other node pools (label {key}) are left out: {len(others)}"
             say(f"kai-py: {text}; only {pool} is planned, see nodePool.name", err=True)
-
-
-def _label(document: Document, key: str) -> Any:
-    labels = next(values_at(document, "metadata.labels"), None)
-    return labels.get(key, "") if isinstance(labels, dict) else ""
 
 
 def _print_tables(found: OfflinePlan) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
-from kai_py.api.records.unstructured import Unstructured, values_at
+from kai_py.api.records.unstructured import Unstructured, mapping_at, values_at
 from kai_py.dialects.group_reader import GroupReader, gang_from_group
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration
@@ -101,7 +101,7 @@ def _topology(found: Unstructured) -> str:
 
 
 def _constraint(holder: Mapping[str, Any], topology: str) -> TopologyConstraint | None:
-    pack = next(iter(entries(holder, "topologyConstraint.packConstraint")), {})
+    pack = mapping_at(holder, "topologyConstraint.packConstraint")
     required, preferred = str(pack.get("required") or ""), str(pack.get("preferred") or "")
     if not required and not preferred:
         return None
@@ -170,7 +170,7 @@ def _gang_settings(
     )
     labelled = (each.labels.get(keys.PRIORITY_CLASS) for each in (meta, *chain.metas[:0:-1]))
     priority_class = next(filter(None, labelled), found.first_at("spec.priorityClassName"))
-    reused = next(iter(entries(found.content, "spec.reuseReservationRef")), {})
+    reused = mapping_at(found.content, "spec.reuseReservationRef")
     namespace = reused.get("namespace") or meta.namespace
     settings = GangSettings(
         priority=named_priority(str(priority_class), pod, owners) if priority_class else None,

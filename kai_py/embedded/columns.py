@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kai_py.embedded.documents import Json, lookup, seconds_of
+from kai_py.api.records.unstructured import value_at
+from kai_py.embedded.documents import Json, seconds_of
 
 Cell: TypeAlias = Callable[[Json, float], Any]
 
@@ -31,7 +32,7 @@ def at(path: str, default: Any = "<none>") -> Cell:
     """The cell that shows the value at a dotted path."""
 
     def cell(document: Json, _now: float) -> Any:
-        value = lookup(document, path)
+        value = value_at(document, path)
         return default if value is None or value == "" else value
 
     return cell
@@ -39,14 +40,14 @@ def at(path: str, default: Any = "<none>") -> Cell:
 
 def count(path: str) -> Cell:
     """The cell that shows the length of the list or map at a dotted path."""
-    return lambda document, _now: len(lookup(document, path) or ())
+    return lambda document, _now: len(value_at(document, path) or ())
 
 
 def age_since(path: str) -> Cell:
     """The cell that shows how long ago the time at a dotted path was."""
 
     def cell(document: Json, now: float) -> str:
-        text = lookup(document, path)
+        text = value_at(document, path)
         return duration(now - seconds_of(text)) if text else "<unknown>"
 
     return cell
@@ -107,7 +108,7 @@ def _step(value: Any, step: re.Match[str]) -> Any:
 
 
 def _pod_ready(pod: Json, _now: float) -> str:
-    ready = sum(bool(each.get("ready")) for each in lookup(pod, "status.containerStatuses") or ())
+    ready = sum(bool(each.get("ready")) for each in value_at(pod, "status.containerStatuses") or ())
     return f"{ready}/{len(pod['spec'].get('containers') or ())}"
 
 
@@ -126,7 +127,7 @@ def _pod_status(pod: Json, _now: float) -> str:
 
 
 def _pod_restarts(pod: Json, _now: float) -> str:
-    statuses = lookup(pod, "status.containerStatuses") or ()
+    statuses = value_at(pod, "status.containerStatuses") or ()
     return str(sum(each.get("restartCount", 0) for each in statuses))
 
 
@@ -149,10 +150,12 @@ POD = (
 
 
 def _node_status(node: Json, _now: float) -> str:
-    conditions = {each["type"]: each["status"] for each in lookup(node, "status.conditions") or ()}
+    conditions = {
+        each["type"]: each["status"] for each in value_at(node, "status.conditions") or ()
+    }
     words = {"True": "Ready", "False": "NotReady"}
     status = words.get(conditions.get("Ready", ""), "Unknown")
-    return f"{status},SchedulingDisabled" if lookup(node, "spec.unschedulable") else status
+    return f"{status},SchedulingDisabled" if value_at(node, "spec.unschedulable") else status
 
 
 def _node_roles(node: Json, _now: float) -> str:
@@ -173,7 +176,7 @@ NAMESPACE = (NAME, Column("Status", at("status.phase")), AGE)
 
 
 def _job_status(job: Json, _now: float) -> str:
-    for condition in lookup(job, "status.conditions") or ():
+    for condition in value_at(job, "status.conditions") or ():
         if condition["status"] == "True" and condition["type"] in (
             "Complete",
             "Failed",
@@ -184,13 +187,13 @@ def _job_status(job: Json, _now: float) -> str:
 
 
 def _job_completions(job: Json, _now: float) -> str:
-    succeeded = lookup(job, "status.succeeded") or 0
+    succeeded = value_at(job, "status.succeeded") or 0
     completions = job["spec"].get("completions")
     return f"{succeeded}/{completions if completions is not None else 1}"
 
 
 def _job_duration(job: Json, now: float) -> str:
-    started, ended = lookup(job, "status.startTime"), lookup(job, "status.completionTime")
+    started, ended = value_at(job, "status.startTime"), value_at(job, "status.completionTime")
     if not started:
         return ""
     return duration((seconds_of(ended) if ended else now) - seconds_of(started))
@@ -206,7 +209,7 @@ JOB = (
 
 
 def _ready_of_desired(document: Json, _now: float) -> str:
-    ready = lookup(document, "status.readyReplicas") or 0
+    ready = value_at(document, "status.readyReplicas") or 0
     return f"{ready}/{document['spec'].get('replicas', 1)}"
 
 

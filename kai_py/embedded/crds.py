@@ -9,13 +9,14 @@ import json
 from functools import lru_cache, partial
 from typing import Any
 
+from kai_py.api.records.unstructured import value_at
 from kai_py.embedded import schema as structural
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.cel_rules import check_rules
 from kai_py.embedded.cel_validation import Validator, make_validator
 from kai_py.embedded.columns import AGE, CRD, NAME, Column, age_since, json_path
 from kai_py.embedded.deletion import delete_all
-from kai_py.embedded.documents import Json, lookup, with_condition
+from kai_py.embedded.documents import Json, with_condition
 from kai_py.embedded.errors import FieldError, invalid_value, not_implemented, required
 from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.resources import ServedResource
@@ -96,7 +97,7 @@ def custom_resource(definition: Json, version: Json) -> ServedResource:
     """The resource that one version of a CRD serves."""
     spec = definition["spec"]
     names, group = spec["names"], spec["group"]
-    schema = lookup(version, "schema.openAPIV3Schema") or {}
+    schema = value_at(version, "schema.openAPIV3Schema") or {}
     subresources = version.get("subresources") or {}
     stored = next(each["name"] for each in spec["versions"] if each.get("storage"))
     fields = version.get("selectableFields") or ()
@@ -212,7 +213,7 @@ def _validate_definition(definition: Json) -> list[FieldError]:
 
 def _check_schemas(versions: list[Json]) -> list[FieldError]:
     """Check the rules of all versions; equal schemas are one, spec.validation, as upstream."""
-    schemas = [lookup(version, "schema.openAPIV3Schema") or {} for version in versions]
+    schemas = [value_at(version, "schema.openAPIV3Schema") or {} for version in versions]
     if all(schema == schemas[0] for schema in schemas):
         return [*_check_rules(_as_text(schemas[0]), "spec.validation.openAPIV3Schema")]
     return [
@@ -231,7 +232,7 @@ def _check_rules(schema: str, path: str) -> tuple[FieldError, ...]:
 
 
 def _validate_version(version: Json, path: str) -> list[FieldError]:
-    schema: Any = lookup(version, "schema.openAPIV3Schema")
+    schema: Any = value_at(version, "schema.openAPIV3Schema")
     if not schema:
         return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
     if "scale" in (version.get("subresources") or {}):

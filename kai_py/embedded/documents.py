@@ -67,16 +67,6 @@ def with_typed_nulls(value: Any) -> Any:
     return value
 
 
-def lookup(document: Any, path: str) -> Any:
-    """The value at a dotted path such as `spec.nodeName`, or None where there is none."""
-    value = document
-    for part in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(part)
-    return value
-
-
 def set_default(document: Json, field: str, value: str | int) -> None:
     """Set a field that is absent, null or empty, which are the same unless Go has a pointer."""
     if not document.get(field):

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.api.records.unstructured import value_at
 from kai_py.embedded.apiserver import ApiServer
-from kai_py.embedded.documents import Json, lookup, name_of, namespace_of, uid_of
+from kai_py.embedded.documents import Json, name_of, namespace_of, uid_of
 from kai_py.embedded.resources import CLAIMS
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class NodeAdmission:
             return ""
         requests = requests_of(pod)
         used = sum(admitted.values(), Counter[str]())
-        allocatable = lookup(node, "status.allocatable") or {}
+        allocatable = value_at(node, "status.allocatable") or {}
         for resource, amount in requests.items():
             if resource in allocatable and used[resource] + amount > _nano(allocatable[resource]):
                 return resource
@@ -106,15 +107,15 @@ def requests_of(pod: Json) -> Counter[str]:
     running = Counter[str]()
     peak = Counter[str]()
     for container in spec.get("initContainers") or ():
-        amounts = _amounts(lookup(container, "resources.requests") or {})
+        amounts = _amounts(value_at(container, "resources.requests") or {})
         if container.get("restartPolicy") == "Always":
             running += amounts
             peak |= running
         else:
             peak |= running + amounts
     for container in spec.get("containers") or ():
-        running += _amounts(lookup(container, "resources.requests") or {})
-    pod_level = _amounts(lookup(spec, "resources.requests") or {})
+        running += _amounts(value_at(container, "resources.requests") or {})
+    pod_level = _amounts(value_at(spec, "resources.requests") or {})
     total = Counter({**(running | peak), **pod_level})
     total += _amounts(spec.get("overhead") or {})
     total["pods"] = _nano("1")
@@ -160,6 +161,6 @@ def _unusable_reason(claim: Json, pod: Json) -> str:
 def _exclusively_allocated(claim: Json) -> list[Device]:
     return [
         (result["driver"], result["pool"], result["device"])
-        for result in lookup(claim, "status.allocation.devices.results") or ()
+        for result in value_at(claim, "status.allocation.devices.results") or ()
         if not result.get("adminAccess") and not result.get("shareID")
     ]

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from kai_py.api.records.core import LabelSelector, SelectorRequirement
 from kai_py.api.records.record import convert_record
+from kai_py.api.records.unstructured import value_at
 from kai_py.api.selectors import label_selector_matches
-from kai_py.embedded.documents import Json, lookup
+from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import bad_request
 
 LabelTest: TypeAlias = Callable[[Mapping[str, str]], bool]
@@ -84,7 +85,7 @@ def _split_field(part: str) -> tuple[str, str, str]:
 
 
 def _field_test(path: str, value: str, *, wanted: bool) -> ObjectTest:
-    return lambda document: (_as_text(lookup(document, path)) == value) is wanted
+    return lambda document: (_as_text(value_at(document, path)) == value) is wanted
 
 
 def _as_text(value: Any) -> str:

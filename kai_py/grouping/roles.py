@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.counts import count_at, entries
+from kai_py.api.records.unstructured import Unstructured, mapping_at
+from kai_py.grouping.counts import count_at
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_template import WorkloadOwner
 from kai_py.grouping.rule import RoleRule
@@ -80,7 +80,7 @@ def template_annotations(
     ``location``: the path of ``value`` in the owner.
     """
     path = f"{template}.metadata.annotations"
-    found = next(iter(entries(value, path)), {})
+    found = mapping_at(value, path)
     return f"{location}.{path}" if location else path, found
 
 

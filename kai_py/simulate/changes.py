@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kai_py.api.records.node import HOSTNAME_LABEL
+from kai_py.api.records.unstructured import mapping_at, value_at
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import name_of, namespace_of
@@ -62,8 +63,7 @@ class ClusterChange(Protocol):
 
 
 def _label(document: Document) -> str:
-    meta = document.get("metadata")
-    named = meta if isinstance(meta, dict) else {}
+    named = mapping_at(document, "metadata")
     return f"{document.get('kind')} {named.get('name') or named.get('generateName') or '-'}"
 
 
@@ -150,8 +150,7 @@ class AddNodes:
 def node_pattern(documents: Sequence[Document]) -> str:
     """The name of the single Node in ``documents``; raises ChangeError if they are no pattern."""
     for document in documents:
-        meta = document.get("metadata")
-        if not (isinstance(meta, dict) and meta.get("name")):
+        if not value_at(document, "metadata.name"):
             raise ChangeError(f"{document.get('kind')}: has no metadata.name")
     kinds = [document.get("kind") for document in documents]
     if kinds.count("Node") != 1 or set(kinds) - {"Node", "ResourceSlice"}:
@@ -222,8 +221,7 @@ def _cordoned(node: Document) -> Document:
 
 
 def _is_of(slice_: Document, node: str) -> bool:
-    spec = slice_.get("spec")
-    return isinstance(spec, dict) and spec.get("nodeName") == node
+    return bool(value_at(slice_, "spec.nodeName") == node)
 
 
 def _free_names(embedded: InProcessCluster, like: str, count: int) -> Iterator[str]:

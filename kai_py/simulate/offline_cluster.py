@@ -19,6 +19,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.partial import read_partly, with_unreadable
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import allocation_document
+from kai_py.api.records.unstructured import mapping_at
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
 from kai_py.commit.claims.binding_conditions import DevicesNotReady
@@ -124,7 +125,7 @@ class OfflineCluster:
         """The allocations of a pod's claims, by ``namespace/name`` of the claim."""
         found = {}
         for claim in self._claims_of(pod):
-            allocation = _status(self._documents[claim]).get("allocation")
+            allocation = mapping_at(self._documents[claim], "status").get("allocation")
             if allocation:
                 found[f"{claim.namespace}/{claim.name}"] = allocation
         return found
@@ -238,7 +239,7 @@ class OfflineCluster:
     def _reserve(self, claim: ClaimRef, allocation: Document | None, consumer: Document) -> None:
         key = _claim_key(claim)
         document = self._documents[key]
-        status = with_consumer(_status(document), consumer, allocation)
+        status = with_consumer(mapping_at(document, "status"), consumer, allocation)
         self._write(key, {**document, "status": status})
 
     def _create_claim(self, pod: PodRef, wanted: ClaimToCreate) -> None:
@@ -296,7 +297,7 @@ class OfflineCluster:
     def _release(self, claim: ObjectKey, pods: Collection[str]) -> bool:
         """Take a claim from pods that have ended; whether that changed it."""
         document = self._documents[claim]
-        status = _status(document)
+        status = mapping_at(document, "status")
         released = without_consumers(status, pods)
         if released == status:
             return False
@@ -328,7 +329,7 @@ class OfflineCluster:
         document = self._documents.get(_pod_key(pod))
         if document is None:
             return []
-        names = named_claims({**document, "status": _status(document)})
+        names = named_claims({**document, "status": mapping_at(document, "status")})
         keys = (_claim_key(ClaimRef(pod.namespace, name, "")) for name in names)
         return [key for key in keys if key in self._documents]
 
@@ -349,13 +350,7 @@ def _partly(
 
 
 def _with_status(document: Document, fields: Document) -> Document:
-    return {**document, "status": {**_status(document), **fields}}
-
-
-def _status(document: Document) -> Document:
-    """The status of an object; empty where it is none, as in files that no API server checked."""
-    status = document.get("status")
-    return status if isinstance(status, dict) else {}
+    return {**document, "status": {**mapping_at(document, "status"), **fields}}
 
 
 def _pod_key(pod: PodRef) -> ObjectKey:

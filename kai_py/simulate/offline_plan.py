@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, field
 
+from kai_py.api.records.unstructured import value_at
 from kai_py.config import Configuration
 from kai_py.plan.plan import Plan, Stage
 from kai_py.simulate.files.complete_objects import complete_objects
@@ -148,11 +149,8 @@ def newest_time(documents: Iterable[Document]) -> float:
 
 def _times(document: Document) -> Iterator[str]:
     """Times as the API server writes them, whose order as text is their order in time."""
-    status = document.get("status")
-    for text in (
-        document["metadata"].get("creationTimestamp"),
-        status.get("startTime") if isinstance(status, dict) else None,
-    ):
+    paths = ("metadata.creationTimestamp", "status.startTime")
+    for text in (value_at(document, path) for path in paths):
         if isinstance(text, str) and len(text) == len("2026-01-01T00:00:00Z"):
             try:
                 datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")

@@ -84,6 +84,21 @@ def values_at(value: Any, path: str) -> Iterator[Any]:
             yield each
 
 
+def value_at(value: Any, path: str) -> Any:
+    """The value at a path without ``*``; None where there is none."""
+    for part in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(part)
+    return value
+
+
+def mapping_at(value: Any, path: str) -> dict[str, Any]:
+    """The mapping at a path without ``*``; empty where there is none."""
+    found = value_at(value, path)
+    return found if isinstance(found, dict) else {}
+
+
 def mappings_in(value: object) -> Iterator[dict[str, Any]]:
     """Every mapping in ``value``, those further out first."""
     left = deque([value])

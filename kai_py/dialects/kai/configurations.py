@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kai_py.api.records.unstructured import mapping_at, value_at
+
 RawObject = Mapping[str, Any]
 
 TYPES_KEY = "types"
@@ -57,12 +59,12 @@ def configurations_of(documents: Iterable[RawObject]) -> dict[str, dict[str, Any
     """A configuration for each shard, by the shard's name; one called ``default`` without any."""
     known = list(documents)
     shards = {
-        str(value_at(each, "metadata.name") or ""): mapping_of(each.get("spec"))
+        str(value_at(each, "metadata.name") or ""): mapping_at(each, "spec")
         for each in known
         if each.get("kind") == "SchedulingShard"
     }
     defaults = [entry for each in known for entry in kind_defaults(each)]
-    global_spec = next((mapping_of(each.get("spec")) for each in known if is_config(each)), {})
+    global_spec = next((mapping_at(each, "spec") for each in known if is_config(each)), {})
     return {
         name: _configuration(spec, defaults, global_spec)
         for name, spec in sorted(shards.items() or {DEFAULT_SHARD: {}}.items())
@@ -113,19 +115,6 @@ def _configuration(
 def is_config(document: RawObject) -> bool:
     """Whether the object is a Config of KAI; other APIs have objects of this kind, too."""
     return is_kind(document, "kai.scheduler", "Config")
-
-
-def value_at(spec: RawObject, field: str) -> Any:
-    """The value at a path of keys with dots between them; None if there is none."""
-    value: Any = spec
-    for part in field.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def mapping_of(value: Any) -> RawObject:
-    """``value`` if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> Any:

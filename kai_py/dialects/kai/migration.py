@@ -19,6 +19,7 @@ from kai_py.api.records.kai import (
     KaiSubGroup,
 )
 from kai_py.api.records.record import convert_record
+from kai_py.api.records.unstructured import mapping_at, value_at
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.configurations import (
     GLOBAL_PATHS,
@@ -28,8 +29,6 @@ from kai_py.dialects.kai.configurations import (
     is_config,
     is_kind,
     kind_defaults,
-    mapping_of,
-    value_at,
 )
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
 from kai_py.dialects.kai.pod_groups import problems_of
@@ -201,7 +200,7 @@ def _unread_fields(pod_group: RawObject) -> Iterator[str]:
 def _config(document: RawObject) -> Iterator[MigrationNote]:
     text = "there is no operator; one process does everything, see docs/install.md"
     yield _note(Compatibility.MISSING, document, "", text)
-    spec = mapping_of(document.get("spec"))
+    spec = mapping_at(document, "spec")
     for field, path in GLOBAL_PATHS.items():
         if value_at(spec, field):
             text = f"set {path} in the configuration, which --write-config writes"
@@ -262,5 +261,4 @@ def _name(document: RawObject) -> str:
 
 
 def _identity(document: RawObject, field: str) -> str:
-    metadata = document.get("metadata")
-    return str(metadata.get(field, "")) if isinstance(metadata, Mapping) else ""
+    return str(mapping_at(document, "metadata").get(field, ""))

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kai_py.api.gpu_share import CONTAINER_NAME, GPU_FRACTION, GPU_MEMORY, MIG_PREFIX, NUM_DEVICES
+from kai_py.api.records.unstructured import value_at
 from kai_py.dialects.kai import keys
 from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, MIN_MEMBER_KEY
 
@@ -121,8 +122,7 @@ def _templates(value: object, path: str, depth: int) -> Iterator[tuple[str, Mapp
 
 
 def _maps_of(owner: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    metadata = owner.get("metadata")
-    for field in ("labels", "annotations"):
-        values = metadata.get(field) if isinstance(metadata, Mapping) else None
+    for field in ("metadata.labels", "metadata.annotations"):
+        values = value_at(owner, field)
         if isinstance(values, Mapping):
-            yield f"{path}metadata.{field}", values
+            yield f"{path}{field}", values

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
+from kai_py.api.records.unstructured import value_at
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import (
     Controller,
@@ -32,7 +33,6 @@ from kai_py.embedded.documents import (
     controller_of,
     is_deleting,
     is_finished,
-    lookup,
     name_of,
     named_claims,
     namespace_of,
@@ -84,10 +84,10 @@ def _claim_of_pod(work: Work, pod: Json, entry: str, template_name: str) -> Json
 
 def claim_from_template(owner: Json, entry: str, template: Json) -> Json:
     """The claim, as yet without a name, for an entry of a pod, or of its PodGroup."""
-    annotations = lookup(template, "spec.metadata.annotations") or {}
+    annotations = value_at(template, "spec.metadata.annotations") or {}
     return {
         "metadata": {
-            "labels": clone(lookup(template, "spec.metadata.labels") or {}),
+            "labels": clone(value_at(template, "spec.metadata.labels") or {}),
             "annotations": {**annotations, CLAIM_NAME_ANNOTATION: entry},
             "ownerReferences": [owner_reference(owner)],
         },
@@ -194,13 +194,13 @@ def volume_claims(pod: Json) -> Iterator[Json]:
     """The claims of a pod's ephemeral volumes; none for what is no such volume."""
     volumes = pod["spec"].get("volumes")
     for volume in volumes if isinstance(volumes, list) else ():
-        name, template = lookup(volume, "name"), lookup(volume, "ephemeral.volumeClaimTemplate")
-        if isinstance(name, str) and isinstance(lookup(template, "spec"), dict):
+        name, template = value_at(volume, "name"), value_at(volume, "ephemeral.volumeClaimTemplate")
+        if isinstance(name, str) and isinstance(value_at(template, "spec"), dict):
             yield {
                 "metadata": {
                     "name": f"{name_of(pod)}-{name}",
-                    "labels": clone(lookup(template, "metadata.labels") or {}),
-                    "annotations": clone(lookup(template, "metadata.annotations") or {}),
+                    "labels": clone(value_at(template, "metadata.labels") or {}),
+                    "annotations": clone(value_at(template, "metadata.annotations") or {}),
                     "ownerReferences": [owner_reference(pod)],
                 },
                 "spec": clone(template["spec"]),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from kai_py.api.records.node import covers
 from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import DeviceTaint, DeviceToleration
+from kai_py.api.records.unstructured import value_at
 from kai_py.api.times import format_time
 from kai_py.dra.taints import NO_EXECUTE
 from kai_py.embedded.apiserver import ApiServer
@@ -20,7 +21,6 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import (
     Json,
     is_active,
-    lookup,
     name_of,
     seconds_of,
     uid_of,
@@ -34,7 +34,7 @@ def reconcile(work: Work) -> None:
     """Evict the consumers of one claim if a taint requires it."""
     namespace, name = work.key
     claim = work.api.find(CLAIMS, name, namespace)
-    results = lookup(claim, "status.allocation.devices.results") or ()
+    results = value_at(claim, "status.allocation.devices.results") or ()
     evict_at = min((_eviction_time(work, result) for result in results), default=float("inf"))
     if evict_at == float("inf") or claim is None:
         return

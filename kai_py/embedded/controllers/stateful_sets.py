@@ -7,6 +7,7 @@ created from their templates and kept; nothing here binds them.
 
 from collections.abc import Sequence
 
+from kai_py.api.records.unstructured import value_at
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import template_hash
 from kai_py.embedded.controllers.runtime import Controller, Work, keys_of, owned_objects
@@ -17,7 +18,6 @@ from kai_py.embedded.documents import (
     is_deleting,
     is_finished,
     is_ready,
-    lookup,
     name_of,
     namespace_of,
     pod_from_template,
@@ -96,7 +96,7 @@ def _create(api: ApiServer, stateful_set: Json, ordinal: int, revision: str) -> 
     if claims:
         # A template's claim takes the place of the pod's volume of that name.
         volumes = pod["spec"].get("volumes") or ()
-        others = [each for each in volumes if lookup(each, "name") not in claims]
+        others = [each for each in volumes if value_at(each, "name") not in claims]
         pod["spec"]["volumes"] = [*claims.values(), *others]
     api.create(PODS, pod, namespace)
 

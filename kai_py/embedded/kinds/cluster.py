@@ -6,6 +6,7 @@ Events are stored as core/v1 and served as events.k8s.io/v1, too.
 from collections.abc import Iterable
 
 from kai_py.api.records.storage import BETA_CLASS, DEFAULT_CLASS
+from kai_py.api.records.unstructured import mapping_at
 from kai_py.embedded.documents import Json, clone, name_of
 from kai_py.embedded.errors import FieldError, changed, invalid_value, required
 from kai_py.embedded.kinds import KindRules
@@ -143,8 +144,7 @@ def _set_storage_class(claim: Json, store: Store) -> None:
 
 def has_storage_class(claim: Json) -> bool:
     """Whether a claim names its class, or states that it has none."""
-    annotations = claim["metadata"].get("annotations")
-    by_annotation = isinstance(annotations, dict) and BETA_CLASS in annotations
+    by_annotation = BETA_CLASS in mapping_at(claim, "metadata.annotations")
     return by_annotation or claim["spec"].get("storageClassName") is not None
 
 
@@ -157,8 +157,8 @@ def default_storage_class(classes: Iterable[Json]) -> str:
 
 
 def _is_default_class(storage_class: Json) -> bool:
-    annotations = storage_class["metadata"].get("annotations")
-    return isinstance(annotations, dict) and annotations.get(DEFAULT_CLASS) == "true"
+    annotations = mapping_at(storage_class, "metadata.annotations")
+    return bool(annotations.get(DEFAULT_CLASS) == "true")
 
 
 NAMESPACE_RULES = KindRules(

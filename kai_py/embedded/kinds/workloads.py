@@ -6,7 +6,8 @@ k8s.io/kubernetes pkg/apis/{batch,apps}.
 
 from typing import Any
 
-from kai_py.embedded.documents import Json, lookup, name_of, set_default, uid_of
+from kai_py.api.records.unstructured import value_at
+from kai_py.embedded.documents import Json, name_of, set_default, uid_of
 from kai_py.embedded.errors import (
     FieldError,
     changed,
@@ -84,7 +85,7 @@ def _validate_job(job: Json) -> list[FieldError]:
 
 def _validate_job_update(new: Json, old: Json) -> list[FieldError]:
     errors = _validate_job(new)
-    suspended = old["spec"].get("suspend") and not lookup(old, "status.startTime")
+    suspended = old["spec"].get("suspend") and not value_at(old, "status.startTime")
     fixed = ["selector", "completionMode", "podFailurePolicy"]
     if not suspended:
         fixed.append("template")
@@ -129,7 +130,7 @@ def _validate_replicated(document: Json) -> list[FieldError]:
         )
     if not spec.get("selector"):
         errors.append(required("spec.selector"))
-    labels = lookup(spec, "template.metadata.labels") or {}
+    labels = value_at(spec, "template.metadata.labels") or {}
     if spec.get("selector") and not label_selector(spec["selector"])(labels):
         rule = "`selector` does not match template `labels`"
         errors.append(invalid_value("spec.template.metadata.labels", labels, rule))

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.unstructured import Unstructured, values_at
-from kai_py.grouping.counts import count_at, entries, parse_count, parse_memory_size
+from kai_py.api.records.unstructured import Unstructured, mapping_at, value_at
+from kai_py.grouping.counts import count_at, parse_count, parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import (
     Framework,
@@ -77,7 +77,7 @@ def _tree(task_managers: int) -> Subgroup:
 
 def _task_managers(found: Unstructured) -> int:
     """The TaskManagers without which the job does not run; 0 for a session cluster."""
-    settings = _mapping(found, CONFIGURATION)
+    settings = mapping_at(found.content, CONFIGURATION)
     if found.first_at(JOB) is None:
         return 0
     if any(str(_setting(settings, key)).lower() == value for key, value in FLEXIBLE.items()):
@@ -98,24 +98,20 @@ def _parallelism(found: Unstructured, settings: Mapping[str, Any]) -> int:
 
 def _setting(settings: Mapping[str, Any], key: str) -> object:
     """A setting, written with dots or nested."""
-    return settings.get(key, next(values_at(settings, key), None))
+    return settings.get(key, value_at(settings, key))
 
 
 def _task_manager(found: Unstructured) -> Pod:
     """A TaskManager as far as the FlinkDeployment decides where it fits."""
-    resource = _mapping(found, RESOURCE)
+    resource = mapping_at(found.content, RESOURCE)
     text, location = resource.get("memory") or "1g", f"{RESOURCE}.memory"
     memory = parse_memory_size(text, location, default_unit="b")
     requests = {"cpu": str(resource.get("cpu") or 1), "memory": str(memory)}
     spec: dict[str, Any] = {"containers": [{"resources": {"requests": requests}}]}
     for template in reversed(TEMPLATES):
-        written = _mapping(found, template)
+        written = mapping_at(found.content, template)
         spec |= {name: written[name] for name in PLACEMENT_FIELDS if name in written}
     return pod_of_template({"spec": spec}, found.metadata, "spec.taskManager")
-
-
-def _mapping(found: Unstructured, path: str) -> Mapping[str, Any]:
-    return next(iter(entries(found.content, path)), {})
 
 
 def _component(pod: Pod) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
-from kai_py.api.records.unstructured import Unstructured, values_at
+from kai_py.api.records.unstructured import Unstructured, mapping_at, value_at
 from kai_py.grouping.counts import annotated_count, count_at, entries, parse_count
 from kai_py.grouping.frameworks.job import BATCH_MIN_MEMBER_KEY, COMPLETION_INDEX_LABEL, active_pods
 from kai_py.grouping.gang import (
@@ -133,7 +133,7 @@ def _expected(
         if job.name not in together or not is_staged or has_ended or not job.tree.children:
             continue
         location = f"spec.replicatedJobs[{position}].{POD_TEMPLATE}"
-        template = next(iter(entries(each, POD_TEMPLATE)), {})
+        template = mapping_at(each, POD_TEMPLATE)
         pod = pod_of_template(template, job_set.metadata, location)
         for leaf in job.tree.leaves():
             yield ExpectedPods(leaf.name, leaf.min_members, pod)
@@ -193,14 +193,14 @@ def _replicated_jobs(
 def _job_min_members(
     each: Mapping[str, Any], location: str, workload: WorkloadOwner, name: str, index: int
 ) -> int:
-    annotations = next(iter(entries(each, "template.metadata.annotations")), {})
+    annotations = mapping_at(each, "template.metadata.annotations")
     if BATCH_MIN_MEMBER_KEY in annotations:
         return parse_count(
             annotations[BATCH_MIN_MEMBER_KEY], f"{location}: {BATCH_MIN_MEMBER_KEY}", least=1
         )
     parallelism = _parallelism(each, location)
     completions = count_at(each, "template.spec.completions", parallelism, location=location)
-    gives_up_indexes = next(values_at(each, PER_INDEX), None) is not None
+    gives_up_indexes = value_at(each, PER_INDEX) is not None
     if completions <= parallelism and not gives_up_indexes:
         return completions
     meta = workload.link.found.metadata

@@ -18,7 +18,7 @@ from typing import Any
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import Pod
-from kai_py.api.records.unstructured import values_at
+from kai_py.api.records.unstructured import mapping_at, value_at
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import ExpectedPods, Subgroup, without_minimum
 from kai_py.grouping.gang_template import (
@@ -49,7 +49,7 @@ DEFAULT_SUBMITTER: Mapping[str, Any] = {
 
 
 def _cluster(workload: WorkloadOwner) -> GangTemplate:
-    groups, pods = _groups(_content(workload, "spec"), "spec")
+    groups, pods = _groups(mapping_at(full_owner(workload).content, "spec"), "spec")
     leaves = role_leaves(workload, groups)
     return _with_redis_cleanup(
         GangTemplate(
@@ -62,12 +62,12 @@ def _cluster(workload: WorkloadOwner) -> GangTemplate:
 
 
 def _job(workload: WorkloadOwner) -> GangTemplate:
-    spec = _content(workload, JOB_CLUSTER)
+    spec = mapping_at(full_owner(workload).content, JOB_CLUSTER)
     groups, pods = _groups(spec, JOB_CLUSTER) if spec else ([], 0)
     leaves = role_leaves(workload, groups)
     leaf = leaves.reader(_group)
     submitter = Subgroup(name=SUBMITTER, min_members=0)
-    current = str(next(values_at(full_owner(workload).content, CLUSTER_NAME), ""))
+    current = str(value_at(full_owner(workload).content, CLUSTER_NAME) or "")
     return _with_redis_cleanup(
         GangTemplate(
             tree=Subgroup(children=(*leaves.subgroups, submitter)),
@@ -107,10 +107,6 @@ def _submitter(workload: WorkloadOwner) -> tuple[ExpectedPods, ...]:
     template = next(iter(entries(ray_job.content, SUBMITTER_TEMPLATE)), DEFAULT_SUBMITTER)
     pod = pod_of_template(template, ray_job.metadata, SUBMITTER_TEMPLATE)
     return (ExpectedPods(SUBMITTER, 1, pod),)
-
-
-def _content(workload: WorkloadOwner, path: str) -> Mapping[str, Any]:
-    return next(iter(entries(full_owner(workload).content, path)), {})
 
 
 def _groups(spec: Mapping[str, Any], location: str) -> tuple[list[Role], int]:

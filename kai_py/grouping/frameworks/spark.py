@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.counts import entries, parse_count, parse_memory_size
+from kai_py.api.records.unstructured import Unstructured, mapping_at
+from kai_py.grouping.counts import parse_count, parse_memory_size
 from kai_py.grouping.gang import ExpectedPods, GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import (
     Framework,
@@ -94,7 +94,8 @@ SPARK = GroupSource(marker=_marker, gang_spec=_gang)
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     found = full_owner(workload)
     min_executors = _min_executors(found)
-    annotations = [(path, _mapping(found, path)) for path in (DRIVER_MARKS, EXECUTOR_MARKS)]
+    marks = (DRIVER_MARKS, EXECUTOR_MARKS)
+    annotations = [(path, mapping_at(found.content, path)) for path in marks]
     leaves = role_leaves(
         workload,
         (
@@ -129,7 +130,7 @@ class _Field(NamedTuple):
 
 def _fields(found: Unstructured, path: str, settings: Mapping[str, str]) -> dict[str, _Field]:
     """Fields below ``path``, or the settings of Spark that they stand for."""
-    written, conf = _mapping(found, path), _mapping(found, SPARK_CONF)
+    written, conf = mapping_at(found.content, path), mapping_at(found.content, SPARK_CONF)
     return {
         field: _Field(conf.get(key), f"{SPARK_CONF}[{key}]")
         if written.get(field) is None
@@ -142,22 +143,18 @@ def _first(fields: Mapping[str, _Field], *names: str) -> object:
     return next((fields[name].value for name in names if fields[name].value), None)
 
 
-def _mapping(found: Unstructured, path: str) -> dict[str, Any]:
-    return dict(next(iter(entries(found.content, path)), {}))
-
-
 def _executor(found: Unstructured) -> Pod:
     """An executor as Spark creates it, as far as that decides where it fits.
 
     Memory is what the JVM gets, in MiB where the unit is left out, and the overhead: a tenth of it
     (0.4 for Python and R), at least 384 MiB, unless it is set.
     """
-    spec = _mapping(found, EXECUTOR_SPEC)
+    spec = mapping_at(found.content, EXECUTOR_SPEC)
     fields = _fields(found, EXECUTOR_SPEC, EXECUTOR_SETTINGS)
     requests: dict[str, Any] = {
         "cpu": _first(fields, "coreRequest", "cores") or 1,
         "memory": _memory(fields, str(found.first_at(LANGUAGE) or "")),
-        **_gpus(spec, _mapping(found, SPARK_CONF)),
+        **_gpus(spec, mapping_at(found.content, SPARK_CONF)),
     }
     requests = {name: str(amount) for name, amount in requests.items()}
     template = {
@@ -200,7 +197,8 @@ def _min_executors(found: Unstructured) -> int:
         initial = allocation["initialExecutors"].count(min_members)
         min_members = allocation["minExecutors"].count(initial)
     max_pending = _Field(
-        _mapping(found, SPARK_CONF).get(MAX_PENDING_PODS), f"{SPARK_CONF}[{MAX_PENDING_PODS}]"
+        mapping_at(found.content, SPARK_CONF).get(MAX_PENDING_PODS),
+        f"{SPARK_CONF}[{MAX_PENDING_PODS}]",
     )
     return min(min_members, max_pending.count(min_members))
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.records.unstructured import Unstructured, mapping_at
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import ExpectedPods, Subgroup
 from kai_py.grouping.gang_template import (
@@ -100,7 +100,7 @@ def _mpi_job(workload: WorkloadOwner) -> GangTemplate:
 
 def _launcher(job: Unstructured) -> Pod:
     """A pod that is created when the workers run."""
-    template = next(iter(entries(job.content, LAUNCHER_TEMPLATE)), {})
+    template = mapping_at(job.content, LAUNCHER_TEMPLATE)
     return pod_of_template(template, job.metadata, LAUNCHER_TEMPLATE)
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from kai_py.api.records.core import Pod
-from kai_py.api.records.unstructured import Unstructured, values_at
+from kai_py.api.records.unstructured import Unstructured, mapping_at, values_at
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import ExpectedPods, Subgroup, without_minimum
 from kai_py.grouping.gang_template import (
@@ -145,7 +145,7 @@ def _needed_by(task: str, waiting: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 
 def _pod(job: Unstructured, task: Mapping[str, Any], position: int) -> Pod:
-    template = next(iter(entries(task, "template")), {})
+    template = mapping_at(task, "template")
     return pod_of_template(template, job.metadata, f"{TASKS}[{position}].template")
 
 

@@ -18,6 +18,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from kai_py.api.records.unstructured import mapping_at
 from kai_py.dialects.kai.priority import CLASS_VALUES
 from kai_py.embedded.documents import Json, clone, with_typed_nulls
 from kai_py.embedded.errors import FieldError, RequestError, invalid
@@ -153,11 +154,10 @@ def _set_amounts_of_new(pod: Document, store: Store) -> None:
 
 
 def _set_phase(pod: Document) -> None:
-    status = pod.get("status")
-    if isinstance(status, dict) and status.get("phase"):
-        return
-    phase = "Running" if pod["spec"].get("nodeName") else "Pending"
-    pod["status"] = {**(status if isinstance(status, dict) else {}), "phase": phase}
+    status = mapping_at(pod, "status")
+    if not status.get("phase"):
+        phase = "Running" if pod["spec"].get("nodeName") else "Pending"
+        pod["status"] = {**status, "phase": phase}
 
 
 def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObject]:

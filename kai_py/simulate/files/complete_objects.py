@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from kai_py.api.records.node import HOSTNAME_LABEL
+from kai_py.api.records.unstructured import value_at
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.controllers.claims import claim_from_template, volume_claims
@@ -259,9 +260,7 @@ def _complete_namespaces(found: dict[ObjectKey, Document]) -> None:
 
 def _is_new(key: ObjectKey, document: Document) -> bool:
     """Whether a pod or volume claim was never applied: a cluster gives it a uid and a phase."""
-    status = document.get("status")
-    has_phase = isinstance(status, dict) and bool(status.get("phase"))
-    return not has_phase and was_never_applied(key, document)
+    return not value_at(document, "status.phase") and was_never_applied(key, document)
 
 
 def _complete_node(key: ObjectKey, node: Document) -> None:
@@ -313,12 +312,10 @@ def _add_claims(
 
 def _claim_owner(pod: Document, entry: Document, found: Mapping[ObjectKey, Document]) -> Document:
     """The pod, or its PodGroup if that has the same entry: one claim for all pods (KEP-5729)."""
-    named = pod["spec"].get("schedulingGroup")
-    name = named.get("podGroupName") if isinstance(named, dict) else None
+    name = value_at(pod["spec"], "schedulingGroup.podGroupName")
     namespace = pod["metadata"]["namespace"]
     group = found.get(ObjectKey("scheduling.k8s.io", "PodGroup", namespace, str(name)))
-    spec = group.get("spec") if group is not None else None
-    entries = spec.get("resourceClaims") if isinstance(spec, dict) else None
+    entries = value_at(group, "spec.resourceClaims")
     return group if group and isinstance(entries, list) and entry in entries else pod
 
 

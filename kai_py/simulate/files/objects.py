@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 
 from kai_py.api.records.core import OwnerReference
+from kai_py.api.records.unstructured import value_at
 from kai_py.grouping.owner_chain import GroupKind, kind_of
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import ServedApis, discover, find_kind
@@ -90,9 +91,7 @@ async def read_service_accounts(client: Client, documents: Sequence[Document]) -
 
 def account_of(workload: Document) -> str:
     """The ServiceAccount that the pods of a workload have, "" where it names none."""
-    template = (workload.get("spec") or {}).get("template")
-    spec = template.get("spec") if isinstance(template, dict) else None
-    return str(spec.get("serviceAccountName") or "") if isinstance(spec, dict) else ""
+    return str(value_at(workload, "spec.template.spec.serviceAccountName") or "")
 
 
 async def _read_owners(client: Client, documents: Sequence[Document]) -> list[Document]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
-from kai_py.api.records.unstructured import mappings_in, values_at
+from kai_py.api.records.unstructured import mappings_in, value_at, values_at
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
@@ -147,7 +147,7 @@ def _is_workload(key: ObjectKey, document: Document, planner: Planner) -> bool:
     kind = GroupKind(key.group, key.kind)
     if kind in NO_PODS or any(0 in values_at(document, path) for path in SIZES):
         return False
-    return planner.is_grouped(kind) or next(values_at(document, CONTAINERS), None) is not None
+    return planner.is_grouped(kind) or value_at(document, CONTAINERS) is not None
 
 
 def _what_is_missing(

@@ -9,8 +9,8 @@ from kai_py.api.gpu_share import shared_gpu_metadata
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.records.resource import DELETE_PROTECTION_FINALIZER
+from kai_py.api.records.unstructured import value_at
 from kai_py.api.references import ClaimRef
-from kai_py.embedded.documents import lookup
 from kai_py.plan.plan import ClaimToCreate, Placement
 from kai_py.simulate.files.objects import Document
 
@@ -36,7 +36,7 @@ def admitted_pod(pod: Document) -> Document:
 
 def suspended_job(job: Document, suspended_at: str) -> Document:
     """``job`` as the scheduler suspends it."""
-    scheduler = lookup(job, "spec.template.spec.schedulerName") or ""
+    scheduler = value_at(job, "spec.template.spec.schedulerName") or ""
     marks = {SUSPENDED_BY_KEY: scheduler, SUSPENDED_AT_KEY: suspended_at}
     return with_spec(with_annotations(job, marks), {"suspend": True})
 

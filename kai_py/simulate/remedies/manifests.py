@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from kai_py.api.records.node import HARD_EFFECTS, Taint, taint_text
+from kai_py.api.records.unstructured import value_at
 from kai_py.grouping.topology_annotations import PREFERRED_LEVEL_KEY, REQUIRED_LEVEL_KEY
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.policy.node_filters import PASSING_TAINTS
@@ -164,10 +165,7 @@ def pod_specs(owners: Sequence[Document]) -> list[Spec]:
 
 def _pod_spec(document: Document) -> Spec | None:
     """The spec of an object's pods; None if its form is unknown."""
-    if document["kind"] == "Pod":
-        spec = document.get("spec")
-    else:
-        spec = ((document.get("spec") or {}).get("template") or {}).get("spec")
+    spec = value_at(document, "spec" if document["kind"] == "Pod" else "spec.template.spec")
     return spec if isinstance(spec, dict) else None
 
 
