@@ -10,7 +10,7 @@ generated names are hashes of a seed and a counter: they look random, and are th
 import hashlib
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -115,9 +115,14 @@ def named_claims(pod: Json) -> list[str]:
     return list(dict.fromkeys(str(name) for name in names if name))
 
 
+def owners_of(document: Mapping[str, Any]) -> Sequence[Json]:
+    """The references by which an object names its owners."""
+    return document["metadata"].get("ownerReferences") or ()
+
+
 def controller_of(document: Json) -> Json | None:
     """The owner reference with `controller: true`."""
-    for owner in document["metadata"].get("ownerReferences") or ():
+    for owner in owners_of(document):
         if owner.get("controller"):
             return dict(owner)
     return None

@@ -20,7 +20,7 @@ from functools import cached_property
 
 import msgspec
 
-from kai_py.embedded.documents import Json, name_of, namespace_of, uid_of
+from kai_py.embedded.documents import Json, name_of, namespace_of, owners_of, uid_of
 from kai_py.embedded.errors import RequestError, already_exists, expired
 
 MAX_CHANGES = 20_000
@@ -225,12 +225,12 @@ class Store:
         by_namespace.setdefault(namespace, {})[name] = document
         key = (storage, namespace, name)
         self._by_uid[uid_of(document)] = key
-        for owner in document["metadata"].get("ownerReferences") or ():
+        for owner in owners_of(document):
             self._dependents.setdefault(owner["uid"], {})[key] = None
 
     def _unindex(self, storage: str, document: Json) -> None:
         key = (storage, namespace_of(document), name_of(document))
-        for owner in document["metadata"].get("ownerReferences") or ():
+        for owner in owners_of(document):
             held = self._dependents.get(owner["uid"], {})
             held.pop(key, None)
             if not held:

@@ -21,7 +21,7 @@ from kai_py.api.references import ClaimRef
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.documents import is_finished
+from kai_py.embedded.documents import is_finished, owners_of
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.embedded.resources import ServedResource
@@ -135,7 +135,7 @@ class SimulatedCluster:
         self._has_new = any(was_never_applied(document) for _, document in kept)
         known = {document["metadata"].get("uid") for _, document in kept}
         for _, document in kept:
-            for owner in document["metadata"].get("ownerReferences") or ():
+            for owner in owners_of(document):
                 if owner["uid"] not in known:
                     known.add(owner["uid"])
                     store.insert(PLACEHOLDER_OWNERS, _placeholder(owner))

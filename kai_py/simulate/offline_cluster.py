@@ -25,11 +25,12 @@ from kai_py.api.times import format_time
 from kai_py.commit.claims.binding_conditions import DevicesNotReady
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
-from kai_py.embedded.documents import RAW_FIELD, named_claims
+from kai_py.embedded.documents import RAW_FIELD, named_claims, owners_of
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.planner import Planner
+from kai_py.simulate.files.complete_objects import owner_uids
 from kai_py.simulate.files.controllers import BUDGET, spent_budget, unused_reservations
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.files.objects import Document
@@ -79,12 +80,7 @@ class OfflineCluster:
 
     def load(self, documents: Mapping[ObjectKey, Document]) -> None:
         """Take in objects; those that cannot be read are named in ``rejected``."""
-        owners = {
-            str(each.get("uid"))
-            for document in documents.values()
-            for each in document["metadata"].get("ownerReferences") or ()
-            if isinstance(each, dict)
-        }
+        owners = owner_uids(documents.values())
         # A pod is derived again when an object that it names comes in, so pods come last.
         for key, document in sorted(documents.items(), key=lambda each: each[0][:2] == POD):
             if key[:2] in WATCHED_BY_NAME or document["metadata"]["uid"] in owners:
@@ -288,8 +284,7 @@ class OfflineCluster:
         claims = self._claims_of(PodRef(key.namespace, key.name, uid))
         self._remove(key)
         for claim in claims:
-            owners = self._documents[claim]["metadata"].get("ownerReferences") or ()
-            if any(each.get("uid") == uid for each in owners):
+            if any(each.get("uid") == uid for each in owners_of(self._documents[claim])):
                 self._remove(claim)
             else:
                 self._release(claim, (uid,))

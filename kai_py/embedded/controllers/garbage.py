@@ -26,6 +26,7 @@ from kai_py.embedded.documents import (
     is_finished,
     name_of,
     namespace_of,
+    owners_of,
     uid_of,
     without_finalizer,
 )
@@ -53,7 +54,7 @@ def reconcile(work: Work) -> None:
 
 def _keys(api: ApiServer, change: Change) -> Iterable[Key]:
     document = change.object
-    owners = document["metadata"].get("ownerReferences") or ()
+    owners = owners_of(document)
     if change.type is ChangeType.DELETED:
         for storage, dependent in api.store.dependents(uid_of(document)):
             yield storage, namespace_of(dependent), name_of(dependent)
@@ -91,7 +92,7 @@ def _delete_dependents_first(api: ApiServer, resource: ServedResource, owner: Js
         for storage, dependent in api.store.dependents(uid_of(owner))
         if any(
             each["uid"] == uid_of(owner) and each.get("blockOwnerDeletion")
-            for each in dependent["metadata"]["ownerReferences"]
+            for each in owners_of(dependent)
         )
     ]
     if not blocking:
@@ -103,7 +104,7 @@ def _delete_dependents_first(api: ApiServer, resource: ServedResource, owner: Js
 
 
 def _check_owners(api: ApiServer, resource: ServedResource, document: Json) -> None:
-    owners = document["metadata"].get("ownerReferences") or []
+    owners = owners_of(document)
     present = [each for each in owners if api.store.by_uid(each["uid"]) is not None]
     if not owners or len(present) == len(owners):
         return

@@ -27,7 +27,7 @@ from kai_py.api.records.unstructured import value_at
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import SimulatedClock
 from kai_py.embedded.controllers.claims import claim_from_template, volume_claims
-from kai_py.embedded.documents import is_finished
+from kai_py.embedded.documents import is_finished, owners_of
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.cluster import default_storage_class, has_storage_class
 from kai_py.grouping.owner_chain import GroupKind
@@ -145,7 +145,7 @@ def _references(document: Document) -> list[dict[str, Any]]:
     """The owners that a document names; what is no text is left to the decoder to refuse."""
     return [
         each
-        for each in document["metadata"].get("ownerReferences") or ()
+        for each in owners_of(document)
         if isinstance(each, dict)
         and each.get("name")
         and all(isinstance(each.get(name) or "", str) for name in _REFERENCE)
@@ -213,6 +213,16 @@ def owner_keys(key: ObjectKey, document: Document) -> Iterator[ObjectKey]:
     """The keys of the owners that an object names; ``key``: its own."""
     for reference in _references(document):
         yield _owner_key(reference, key.namespace)
+
+
+def owner_uids(documents: Iterable[Document]) -> set[str]:
+    """The uids of all objects that own one of ``documents``."""
+    return {
+        str(each.get("uid"))
+        for document in documents
+        for each in owners_of(document)
+        if isinstance(each, dict)
+    }
 
 
 def _add_owners(found: dict[ObjectKey, Document]) -> Set[ObjectKey]:

@@ -13,7 +13,7 @@ import msgspec
 from kai_py.api.records.core import ObjectMeta, PodSpec
 from kai_py.api.records.record import Record, record_decoder
 from kai_py.embedded.clock import SimulatedClock
-from kai_py.embedded.documents import with_typed_nulls
+from kai_py.embedded.documents import owners_of, with_typed_nulls
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, with_limits
@@ -131,7 +131,7 @@ class _Made:
             meta = made["metadata"]
             references = [
                 {**each, "uid": self._uids.get(each["uid"], each["uid"])}
-                for each in meta.get("ownerReferences") or ()
+                for each in owners_of(made)
             ]
             yield {**made, "metadata": {**meta, "ownerReferences": references}}
 
@@ -141,7 +141,7 @@ class _Made:
         pods: list[str] = []
         for made in self._made():
             uid = made["metadata"]["uid"]
-            parents[uid] = [each["uid"] for each in made["metadata"].get("ownerReferences") or ()]
+            parents[uid] = [each["uid"] for each in owners_of(made)]
             pods += [uid] if made["kind"] == PODS.kind else ()
         served = {
             owner

@@ -16,6 +16,7 @@ import msgspec
 
 from kai_py.api.records.core import OwnerReference
 from kai_py.api.records.unstructured import value_at
+from kai_py.embedded.documents import owners_of
 from kai_py.grouping.owner_chain import GroupKind, kind_of
 from kai_py.watch.client import Client
 from kai_py.watch.discovery import ServedApis, discover, find_kind
@@ -123,8 +124,7 @@ async def _of_kind(client: Client, apis: ServedApis, kind: GroupKind) -> list[Do
 
 
 def _owner_references(document: Document) -> list[OwnerReference]:
-    references = document["metadata"].get("ownerReferences") or []
-    return msgspec.convert(references, list[OwnerReference])
+    return msgspec.convert(owners_of(document), list[OwnerReference])
 
 
 async def _read(client: Client, resource: Resource[Any]) -> list[Document]:

@@ -20,7 +20,7 @@ from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.workload_gang import describe_start, first_template
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
-from kai_py.simulate.files.complete_objects import owner_keys, was_never_applied
+from kai_py.simulate.files.complete_objects import owner_keys, owner_uids, was_never_applied
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.files.written_objects import with_spec
@@ -121,12 +121,7 @@ def workloads_without_pods(
     ``documents`` are completed: kinds whose controllers are played have their pods.
     ``snapshot``: of the first cycle. ``scheduler_names``: those of this scheduler.
     """
-    owners = {
-        str(reference.get("uid"))
-        for document in documents.values()
-        for reference in document["metadata"].get("ownerReferences") or ()
-        if isinstance(reference, dict)
-    }
+    owners = owner_uids(documents.values())
     workloads = [
         (key, document)
         for key, document in documents.items()

@@ -12,7 +12,7 @@ from functools import partial
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.config import Configuration
-from kai_py.embedded.documents import is_deleting, is_finished
+from kai_py.embedded.documents import is_deleting, is_finished, owners_of
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.changes import ApplySteps
@@ -163,7 +163,7 @@ def objects_below(documents: Sequence[Document], workload: Document) -> list[Doc
     """The objects that the workload owns, directly or by other objects."""
     owned: dict[str, list[Document]] = {}
     for each in documents:
-        for owner in each["metadata"].get("ownerReferences") or ():
+        for owner in owners_of(each):
             owned.setdefault((owner or {}).get("uid", ""), []).append(each)
     uids, found = [workload["metadata"].get("uid")], list[Document]()
     while uids:
