@@ -6,7 +6,7 @@ about gangs that are just being created (``PendingReports``).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -179,6 +179,35 @@ class PlanReports:
 
 BEING_CREATED = frozenset({Stage.BELOW_MIN_MEMBER, Stage.CLAIMS_NOT_READY})
 CREATED_WITHIN_SECONDS = 5.0
+PODS_PER_SECOND = 10
+"""How many pods of one gang are written to per second, on average, while its reason changes."""
+MAX_REPORT_INTERVAL = 120.0
+"""The longest interval between two reports on a gang of few pods whose reason keeps changing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """The last report on a gang: when it was made, and how long some changes have to wait.
+
+    ``stages``: those that were reported since reports last came seldom.
+    """
+
+    unplaced: Unplaced
+    at: float
+    interval: float
+    stages: frozenset[Stage]
+
+    def says(self, unplaced: Unplaced) -> bool:
+        """Whether it says the same as ``unplaced``."""
+        return (self.unplaced.stage, self.unplaced.message) == (unplaced.stage, unplaced.message)
+
+    def due(self, unplaced: Unplaced) -> float:
+        """When ``unplaced`` may be reported: a new stage at once."""
+        return self.at + self.interval if unplaced.stage in self.stages else self.at
+
+    def is_recent(self, now: float) -> bool:
+        """Whether another report now would be one of a series."""
+        return now < self.at + 2 * self.interval
 
 
 class PendingReports:
@@ -189,8 +218,10 @@ class PendingReports:
     those that matter. A gang that was reported with another reason, above all one that makes
     autoscalers add nodes, is reported at once.
 
-    A message that changes while its stage stays, as counts do while pods are deleted one after
-    another, is reported at most once per interval.
+    A report is a write and an event for each pod of the gang. A changed message, as counts change
+    while pods are deleted one after another, and a stage that comes back, as beside a node that is
+    ready every other second, have to wait for the interval of the gang. It is longer for gangs of
+    many pods, and doubles with each such report that follows another one soon.
     """
 
     def __init__(self, wake: Callable[[float], None], message_interval: float) -> None:
@@ -198,40 +229,51 @@ class PendingReports:
         self._wake = wake
         self._message_interval = message_interval
         self._since: dict[str, float] = {}
-        self._reported: dict[str, tuple[Unplaced, float]] = {}
+        self._waiting = frozenset[str]()
+        self._reported: dict[tuple[str, str], _Reported] = {}
 
     def due(self, plan: Plan, now: float) -> Plan:
         """``plan`` with the gangs to report; ``now`` in seconds of a monotonic clock."""
         self._since = {
             each.gang: self._since.get(each.gang, now)
             for each in plan.unplaced
-            if each.stage in BEING_CREATED and each.gang not in self._reported
+            if each.stage in BEING_CREATED and each.gang not in self._waiting
         }
-        waits = {
+        delays = {
             gang: since + CREATED_WITHIN_SECONDS - now
             for gang, since in self._since.items()
             if since + CREATED_WITHIN_SECONDS > now
         }
-        due = [each for each in plan.unplaced if each.gang not in waits]
-        self._reported = {each.gang: self._report(each, now) for each in due}
-        delays = [*waits.values()]
+        due = [each for each in plan.unplaced if each.gang not in delays]
+        self._waiting = frozenset(each.gang for each in due)
+        kept = {key: last for key, last in self._reported.items() if last.is_recent(now)}
+        reports = {_key(each): self._report(each, now) for each in due}
+        self._reported = kept | reports
         for each in due:
-            reported, at = self._reported[each.gang]
-            if reported.message != each.message:
-                delays.append(at + self._message_interval - now)
+            if not (report := reports[_key(each)]).says(each):
+                delays[each.gang] = report.due(each) - now
         if not delays:
             return plan
-        self._wake(min(delays))
-        return replace(plan, unplaced=tuple(self._reported[each.gang][0] for each in due))
+        self._wake(min(delays.values()))
+        return replace(plan, unplaced=tuple(map(self._as_reported, due)))
 
-    def _report(self, unplaced: Unplaced, now: float) -> tuple[Unplaced, float]:
-        """What to report, and since when its message is."""
-        last = self._reported.get(unplaced.gang)
-        if last is None or last[0].stage is not unplaced.stage:
-            return unplaced, now
-        reported, at = last
-        if reported.message == unplaced.message:
-            return unplaced, at
-        if now >= at + self._message_interval:
-            return unplaced, now
-        return structs.replace(unplaced, message=reported.message), at
+    def _report(self, unplaced: Unplaced, now: float) -> _Reported:
+        """What to report now, which is what was reported last if a change has to wait."""
+        interval = max(self._message_interval, len(unplaced.pods) / PODS_PER_SECOND)
+        last, stage = self._reported.get(_key(unplaced)), unplaced.stage
+        if last is None or (not last.says(unplaced) and not last.is_recent(now)):
+            return _Reported(unplaced, now, interval, frozenset((stage,)))
+        if last.says(unplaced) or now < last.due(unplaced):
+            return last
+        longer = 2 * last.interval if stage in last.stages else last.interval
+        interval = max(interval, min(longer, MAX_REPORT_INTERVAL))
+        return _Reported(unplaced, now, interval, last.stages | {stage})
+
+    def _as_reported(self, unplaced: Unplaced) -> Unplaced:
+        reported = self._reported[_key(unplaced)].unplaced
+        return structs.replace(unplaced, stage=reported.stage, message=reported.message)
+
+
+def _key(unplaced: Unplaced) -> tuple[str, str]:
+    """A gang that is created again under its name is another one."""
+    return unplaced.gang, unplaced.owner.uid
