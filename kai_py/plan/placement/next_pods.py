@@ -2,9 +2,11 @@
 
 A gang below minMember requests exactly the pods that bring it to minMember, all or nothing, and
 capacity for the pods that its framework creates once these run (placeholders). A gang at minMember
-requests its elastic pods, one by one or one optional subgroup at a time.
+requests its elastic pods, one by one or one optional subgroup at a time; they do not start before
+pods that minMember needs and that wait for terminating pods.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct, structs
@@ -14,6 +16,7 @@ from kai_py.api.texts import first_of
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
+from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState
@@ -186,6 +189,25 @@ def active_counts(gang: Gang, statement: Statement) -> dict[str, int]:
         if stays or uid in statement.placed:
             counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
     return counts
+
+
+def may_start(gang: Gang, members: Iterable[Member], statement: Statement) -> bool:
+    """Whether pods may start in this cycle: with all that minMember needs, not before these.
+
+    The others of the gang may have been placed on future idle capacity.
+    """
+    placed, future = statement.placed, Capacity.FUTURE_IDLE
+    later = [
+        m.subgroup
+        for m in gang.pending
+        if m.pod.uid in placed and placed[m.pod.uid].capacity is future
+    ]
+    if not later:
+        return True
+    starting = Counter(active_counts(gang, statement))
+    starting.subtract(later)
+    starting.update(member.subgroup for member in members)
+    return is_satisfied(gang.tree, starting)
 
 
 def elastic_rank(gang: Gang, statement: Statement) -> int:

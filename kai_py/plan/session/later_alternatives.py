@@ -14,6 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.references import ClaimRef
+from kai_py.plan.placement.next_pods import may_start
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
@@ -37,6 +38,7 @@ def place_with_alternatives(
 ) -> Unschedulable | None:
     """Place all of ``members`` in idle, else in future idle capacity; None, or why not.
 
+    Only in the latter if the gang does not start yet.
     If they do not fit, also with later alternatives of the claims of several pods. ``allowed``:
     (nodes,) bool, None for all. The reason is that of idle capacity.
     """
@@ -62,7 +64,10 @@ def _place_earliest(
 ) -> Unschedulable | None:
     """``place_with_alternatives`` with the alternatives that claims are narrowed to now."""
     reason: Unschedulable | None = None
-    for capacity in (Capacity.IDLE, Capacity.FUTURE_IDLE):
+    capacities: tuple[Capacity, ...] = (Capacity.IDLE, Capacity.FUTURE_IDLE)
+    if state.frees_capacity and not may_start(gang, members, state.statement):
+        capacities = (Capacity.FUTURE_IDLE,)
+    for capacity in capacities:
         with state.statement.trial() as trial:
             blocked = state.placer.place(
                 state.statement,

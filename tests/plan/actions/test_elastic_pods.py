@@ -5,6 +5,7 @@ import pytest
 from kai_py.grouping.gang import TopologyConstraint
 from kai_py.plan.plan import Plan, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE
+from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.records import replace
 from tests.support.scenario import nominated
@@ -101,6 +102,29 @@ def test_a_pod_that_is_to_start_later_evicts_none_while_an_earlier_one_waits():
     others = [gang(f"o{i}", node="n", pods=1) for i in range(3)]
     high = gang("p", node="m", pods=4, priority=20)
     assert not world({"n": 4, "m": 4}, grows, *others, high).plan().evictions
+
+
+def test_pods_above_minimum_do_not_start_before_those_that_wait_for_terminating_pods():
+    grows, old = gang("g", pods=3, floor=2), gang("old", node="n", pods=3)
+    leaving = [replace(each, state=PodState.RELEASING) for each in old.members]
+    plan = world({"n": 4}, grows, replace(old, members=tuple(leaving))).plan()
+    assert started(plan) == set()
+    assert nominated(plan) == dict.fromkeys(("g-0", "g-1", "g-2"), "n")
+    left = replace(old, members=tuple(leaving[1:]))
+    plan = world({"n": 4}, grows, left).plan()
+    assert len(started(plan)) == 2, "both that minMember needs fit beside those that are left"
+    assert len(nominated(plan)) == 1
+
+
+def test_pods_of_an_optional_subgroup_do_not_start_before_those_of_a_required_one():
+    tree = subgroup("", children=(subgroup("x", 1), subgroup("y", 0)))
+    both = replace(gang("g", tree=tree), members=(member("x", 4, "", "x"), member("y", 1, "", "y")))
+    old = gang("old", node="n", pods=1)
+    leaving = replace(old, members=(replace(old.members[0], state=PodState.RELEASING),))
+    plan = world({"n": 4, "m": 1}, both, leaving).plan()
+    assert started(plan) == set()
+    assert nominated(plan) == {"x": "n", "y": "m"}
+    assert started(world({"n": 4, "m": 1}, both).plan()) == {"x", "y"}
 
 
 def test_the_reason_says_once_how_many_others_fit_and_of_no_other_gang():
