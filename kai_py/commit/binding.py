@@ -100,7 +100,7 @@ async def bind(
     while failures < access.retry.attempts:
         if not version:
             reading = await read_pod_state(access, pod)
-            if (outcome := _outcome_of(reading, placement)) is not None:
+            if (outcome := outcome_of(reading, placement)) is not None:
                 return outcome
             version = _version(reading)
         try:
@@ -108,7 +108,7 @@ async def bind(
             await _post(access, placement, version, record)
         except (NotFound, Conflict, Invalid) as refusal:
             reading = await read_pod_state(access, pod)
-            if (outcome := _outcome_of(reading, placement)) is not None:
+            if (outcome := outcome_of(reading, placement)) is not None:
                 return outcome
             failure: ApiError = refusal
             sent, version = version, _version(reading)
@@ -126,7 +126,7 @@ async def bind(
         failures += 1
         reason = str(failure)
         await access.retry.sleep(failures, failure)
-    outcome = _outcome_of(await fence_pod(access, pod), placement)
+    outcome = outcome_of(await fence_pod(access, pod), placement)
     return outcome or BindingResult(pod, node, BindingOutcome.FAILED, reason)
 
 
@@ -135,7 +135,7 @@ async def settle(access: ApiAccess, placement: Placement, result: BindingResult)
     if result.outcome is not BindingOutcome.UNKNOWN:
         return result
     reading = await fence_until_known(access, placement.pod, access.settle_pause)
-    settled = _outcome_of(reading, placement)
+    settled = outcome_of(reading, placement)
     pod, node = placement.pod, placement.node
     return settled or BindingResult(pod, node, BindingOutcome.FAILED, result.reason)
 
@@ -229,7 +229,8 @@ def _version(reading: PodReading) -> str:
     return reading.pod.metadata.resource_version if reading.pod is not None else ""
 
 
-def _outcome_of(reading: PodReading, placement: Placement) -> BindingResult | None:
+def outcome_of(reading: PodReading, placement: Placement) -> BindingResult | None:
+    """The outcome that a reading of the pod proves; None when it may still be bound."""
     pod, node = placement.pod, placement.node
     if reading.state is ReadState.UNKNOWN:
         return BindingResult(pod, node, BindingOutcome.UNKNOWN, reading.problem)

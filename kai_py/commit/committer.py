@@ -209,7 +209,8 @@ class Committer:
         if outcome.reason or outcome.failures:
             reason = outcome.reason or outcome.failures[0].reason
             wait = self._back_off(gang.gang, reason)
-            log.warning(
+            log.log(
+                logging.INFO if outcome.is_overtaken else logging.WARNING,
                 "gang %s: %d of %d pods bound, next attempt in %.1f s: %s",
                 gang.gang,
                 len(outcome.bound),

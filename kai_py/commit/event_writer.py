@@ -102,7 +102,7 @@ class EventWriter:
                 self._record(pod_reference(binding.pod), "Scheduled", "Binding", note, details)
         for failure in outcome.failures:
             self._warn(pod_reference(failure.pod), "FailedBinding", "Binding", failure.reason)
-        if outcome.reason:
+        if outcome.reason and not outcome.is_overtaken:
             note = f"no pod of the gang was bound: {outcome.reason}"
             self._warn(owner, "FailedBinding", "Binding", note)
 

@@ -50,6 +50,7 @@ from kai_py.commit.binding import (
     FindNode,
     bind,
     node_problem,
+    outcome_of,
     settle,
 )
 from kai_py.commit.claims.binding_conditions import (
@@ -109,6 +110,12 @@ class GangOutcome:
         """Bindings that failed, except those of deleted pods."""
         return tuple(b for b in self.bindings if b.outcome in FAILURE_OUTCOMES)
 
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether nothing was bound and pods have been deleted: their claims go with them."""
+        outcomes = {each.outcome for each in self.bindings}
+        return bool(self.reason) and BindingOutcome.DELETED in outcomes
+
 
 @dataclass
 class GangTransaction:
@@ -166,9 +173,10 @@ class GangTransaction:
         self._recheck_devices()
         self._recheck_nodes()
         if self._problem:
-            await self._undo()
+            deleted = await self._undo()
             return GangOutcome(
                 self.gang,
+                deleted,
                 reason=self._problem,
                 other_holders=self._other_holders,
                 failed_devices=self._failed_devices,
@@ -318,15 +326,17 @@ class GangTransaction:
         for problem in await gather_all(writes):
             self._fail(problem)
 
-    async def _undo(self) -> None:
-        """Release all claims, except those of a pod that an earlier attempt has bound after all."""
-        pods = [placement.pod for placement in self.gang.pods] if self._observed else []
+    async def _undo(self) -> tuple[BindingResult, ...]:
+        """Release all claims but those of a pod that was bound earlier; the pods that are gone."""
+        placements = self.gang.pods if self._observed else ()
+        pause = self.access.settle_pause
         readings = await gather_all(
-            fence_until_known(self.access, pod, self.access.settle_pause) for pod in pods
+            fence_until_known(self.access, each.pod, pause) for each in placements
         )
-        await self._release_claims(
-            pod.uid for pod, read in zip(pods, readings, strict=True) if read.proves_unused
-        )
+        read = list(zip(placements, readings, strict=True))
+        await self._release_claims(each.pod.uid for each, found in read if found.proves_unused)
+        outcomes = (outcome_of(found, each) for each, found in read)
+        return tuple(o for o in outcomes if o and o.outcome is BindingOutcome.DELETED)
 
     async def _release_claims(self, pods: Iterable[str]) -> None:
         released = frozenset(pods)

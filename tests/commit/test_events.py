@@ -233,6 +233,10 @@ def test_a_bound_gang_and_its_failures_are_told(cluster):
     told.clear()
     EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, reason="a claim was lost"))
     assert told == [("Job", "train", "FailedBinding")]
+    told.clear()
+    gone = (dataclasses.replace(bindings[0], outcome=BindingOutcome.DELETED),)
+    EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, gone, "a claim was lost"))
+    assert told == [], "its pods were deleted, and their claims with them"
 
 
 def test_capacity_that_is_held_for_pods_to_come_is_reported_to_their_workload():

@@ -133,6 +133,22 @@ async def test_a_deleted_claim_undoes_the_gang(cluster):
     cluster.fail_once("patch", "ResourceClaim", first(lambda: remove(cluster, CLAIMS, "gpu-1")))
     outcome = await run(cluster, gang)
     assert "gpu-1" in outcome.reason
+    assert not outcome.is_overtaken
+    assert_nothing_held(cluster)
+
+
+async def test_a_claim_deleted_with_its_pod_undoes_the_gang_which_is_no_failure(cluster):
+    gang = gang_with_claims(cluster, 3)
+
+    def delete_pod():
+        remove(cluster, PODS, "worker-1")
+        remove(cluster, CLAIMS, "gpu-1")
+
+    cluster.fail_once("patch", "ResourceClaim", first(delete_pod))
+    outcome = await run(cluster, gang)
+    assert "gpu-1" in outcome.reason
+    assert outcome.is_overtaken
+    assert [each.pod.name for each in outcome.bindings] == ["worker-1"]
     assert_nothing_held(cluster)
 
 
