@@ -190,9 +190,13 @@ class Inventory:
         return self._pools
 
     def pool_slices(self, pool: PoolID) -> list[ParsedSlice]:
-        """The slices of a pool, the newest generation last."""
+        """The slices of a pool, the newest generation last, by name in each.
+
+        Drivers may publish anything, also slices that contradict each other: the order in which
+        they came must not decide which of them counts.
+        """
         slices = self._pools[pool].values() if pool in self._pools else ()
-        return sorted(slices, key=lambda parsed: parsed.slice.spec.pool.generation)
+        return sorted(slices, key=lambda parsed: _oldest_first(parsed.slice))
 
     def faults(self) -> tuple[tuple[ResourceSlice, str], ...]:
         """Pools that no node can use, each by its first slice, with the fault."""
@@ -225,15 +229,16 @@ class Inventory:
 
     def _find_faults(self) -> Iterator[tuple[ResourceSlice, str]]:
         for pool in sorted(self._pools):
-            slices = list(self._pools[pool].values())
+            slices = self.pool_slices(pool)
             fault = pool_fault(slices, self.features)
             if fault:
-                yield min((parsed.slice for parsed in slices), key=_newest_first), fault
+                newest = slices[-1].slice.spec.pool.generation
+                yield next(p.slice for p in slices if p.slice.spec.pool.generation == newest), fault
 
     def _candidates(self, node: Node) -> list[tuple[PoolID, list[ParsedSlice]]]:
         pools = dict(self._local.get(node.metadata.name, {}))
         pools.update((pool, None) for pool in self._shared_pools)
-        return [(pool, list(self._pools[pool].values())) for pool in sorted(pools)]
+        return [(pool, self.pool_slices(pool)) for pool in sorted(pools)]
 
     def _has_local_slice(self, pool: PoolID, node_name: str) -> bool:
         return any(p.slice.spec.node_name == node_name for p in self._pools[pool].values())
@@ -249,8 +254,8 @@ class Inventory:
             self._views.pop(parsed.slice.spec.node_name, None)
 
 
-def _newest_first(each: ResourceSlice) -> tuple[int, str]:
-    return -each.spec.pool.generation, each.metadata.name
+def _oldest_first(each: ResourceSlice) -> tuple[int, str]:
+    return each.spec.pool.generation, each.metadata.name
 
 
 def _same_node_selection(known: Node, node: Node) -> bool:

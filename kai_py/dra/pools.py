@@ -144,7 +144,10 @@ def gather_pools(
     features: Features,
     strategy: AllocationStrategy,
 ) -> tuple[Pool, ...]:
-    """The pools that ``node`` sees, in the order in which they are searched."""
+    """The pools that ``node`` sees, in the order in which they are searched.
+
+    ``slices_by_pool``: as ``Inventory.pool_slices`` gives them.
+    """
     pools = []
     for pool_id, slices in slices_by_pool:
         readable = [parsed for parsed in slices if _is_readable(parsed, features)]
@@ -208,7 +211,6 @@ def _pool(
         if any(parsed.slice.spec.pool.generation > generation for parsed in all_slices):
             return None
         complete = [p for p in all_slices if p.slice.spec.pool.generation == generation]
-    visible = sorted(visible, key=lambda parsed: parsed.slice.metadata.name)
     status, detail = _pool_status(
         visible, complete, expected, counters=features.partitionable_devices
     )

@@ -10,6 +10,7 @@ from kai_py.cli.devices import Grouping, count_rows, tree_rows
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.device_list import DeviceStatus
 from kai_py.dra.identity import PoolID
+from kai_py.dra.inventory import Inventory
 from kai_py.observe.http_lists import entries_of
 from kai_py.snapshot.device_objects import DeviceObjects
 from tests.plan.state.test_device_safety import slices
@@ -173,3 +174,17 @@ def mig(name):
         device("gpu-0-b", "mig", (1,)),
     ]
     return partitions(name, devices, {"card": {"half-0": 1, "half-1": 1}})
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_slices_that_contradict_each_other_say_the_same_in_any_order(names):
+    """Two slices of one generation: by one of them it has one slice, by the other two."""
+    by_name = {
+        "a": device_slice("n0", [{"name": "a"}, {"name": "x"}], part="a", of=1),
+        "b": device_slice("n0", [{"name": "b"}, {"name": "x"}], part="b", of=2),
+    }
+    inventory = Inventory.of(by_name[name] for name in names)
+    [(reported, fault)] = inventory.faults()
+    assert (reported.metadata.name, fault[-13:]) == ("n0-a", "2 of 1 slices")
+    assert [each.slice.metadata.name for each in inventory.pool_slices(POOL)] == ["n0-a", "n0-b"]
+    assert inventory.view(node("n0")).pools[0].detail == "2 of 1 slices"
