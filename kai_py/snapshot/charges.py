@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.accounting import Accounting, total
@@ -33,7 +34,7 @@ ClaimKey = tuple[str, ...]
 
 
 class ChargedPods:
-    """The pods to which shared claims are charged that are reserved for none of them."""
+    """The pods to which shared claims are charged."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -44,16 +45,20 @@ class ChargedPods:
     def is_charged(self, claim: ClaimKey, pod: str, is_unplaced: Callable[[str], bool]) -> bool:
         """Whether ``claim`` is charged to ``pod`` from now on."""
         before = self._charged.get(claim)
+        if before is None or (is_unplaced(before) and not is_unplaced(pod)):
+            self.charge(claim, pod)
+        return self._charged[claim] == pod
+
+    def charge(self, claim: ClaimKey, pod: str) -> None:
+        """Charge ``claim`` to ``pod`` from now on."""
+        before = self._charged.get(claim)
         if before == pod:
-            return True
+            return
         if before is not None:
-            if is_unplaced(pod) or not is_unplaced(before):
-                return False
             del self._claims_of[before][claim]
             self._to_recharge[before] = None
         self._charged[claim] = pod
         self._claims_of.setdefault(pod, {})[claim] = None
-        return True
 
     def charged_with(self, claim: ClaimKey) -> str | None:
         """The pod that is charged with a claim."""
@@ -139,13 +144,15 @@ class PodCharges:
     def _is_charged(self, pod: Pod, claim: ResourceClaim) -> bool:
         reserved_for = self._reserved_for(claim)
         if reserved_for is not None:
+            if reserved_for == pod.metadata.uid:
+                self._charged_pods.charge(_key(claim), reserved_for)
             return reserved_for == pod.metadata.uid
         return self._charged_pods.is_charged(_key(claim), pod.metadata.uid, self._is_unplaced)
 
     def _reserved_for(self, claim: ResourceClaim) -> str | None:
-        """The first pod that exists of those for which a claim is reserved, by uid."""
-        found = (each.uid for each in claim.status.reserved_for if each.uid in self._pods)
-        return next(found, None)
+        """The first pod, by uid, that has not ended of those for which a claim is reserved."""
+        known = ((each.uid, self._pods.get(each.uid)) for each in claim.status.reserved_for)
+        return next((uid for uid, pod in known if pod and not is_finished(pod)), None)
 
     def _claim_users(self, claim: Key) -> list[str]:
         return sorted(self._dependencies.dependents((claim,)), key=self._is_unplaced)

@@ -175,3 +175,24 @@ def test_what_may_not_be_preempted_joins_claims_of_its_own_queue_if_it_deserves_
     """The pod that is charged may be preempted, this one keeps the claim."""
     world = beside(maximum=8, deserved=deserved, preemptible=False, second="joins")
     assert bool(placed(world.plan())) is starts
+
+
+@pytest.mark.parametrize("ends", ["Succeeded", "deleted", "reservation only"])
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_claim_costs_one_of_the_pods_that_are_left(names, ends):
+    """Kubernetes removes a pod that has ended from ``reservedFor`` when it gets to that."""
+    on = (("n", "gpu-6"), ("n", "gpu-7"))
+    runs = {each.metadata.name: each for each in sharing(None, names, queue="team", node="n")}
+    held = claim("held", 2, held_by=("a", "b"), on=on)
+    world = cluster(*DEVICES, queue("team", 8), held, *(runs[name] for name in names))
+    assert world.snapshot().queue_allocated["team"][GPU] == 2
+    if ends == "Succeeded":
+        world.add(replace(runs["a"], status=replace(runs["a"].status, phase=ends)))
+    elif ends == "deleted":
+        world.remove(runs["a"])
+    else:
+        world.add(claim("held", 2, held_by=("b",), on=on))
+    assert world.snapshot().queue_allocated["team"][GPU] == 2
+    ended = replace(runs["a"], status=replace(runs["a"].status, phase="Succeeded"))
+    after_restart = cluster(*DEVICES, queue("team", 8), held, ended, runs["b"])
+    assert after_restart.snapshot().queue_allocated["team"][GPU] == 2
