@@ -10,9 +10,10 @@ List once, then watch from the list's resourceVersion:
 4. After any end of a stream: at once if it had lived for a while, else after a growing delay, and
    not before the server's Retry-After, of which at most ``MAX_WAIT`` seconds count: nothing
    is decided on a view that is much older.
-5. A stream that is silent for longer than bookmarks take is not trusted: something on the way may
-   hold it back. It is closed, and the collection is listed, which no watch can hold back. Where
-   etcd reports no progress to the API server, every quiet kind is silent: that is no fault.
+5. If nothing comes for longer than bookmarks take, be it on one stream or on several, the stream is
+   not trusted: something on the way may hold it back, or close it before anything comes. It is
+   closed, and the collection is listed, which no watch can hold back. Where etcd reports no
+   progress to the API server, every quiet kind is silent: that is no fault.
 
 A 404 for the collection ends ``run``: the kind is not served (any more).
 
@@ -59,6 +60,8 @@ WATCH_SECONDS = (300.0, 600.0)
 IDLE_GRACE = 30.0
 SILENCE_SECONDS = 75.0
 """Longest silence of a healthy watch: bookmarks come every 60 to 63 s, if at all."""
+RESUMED_SECONDS = 5.0
+"""A stream that resumes after a long break begins within this time with what was missed."""
 INITIAL_EVENTS = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 INITIAL_EVENTS_TIMEOUT = 10.0
 """A server that is silent for so long during the initial events does not support them."""
@@ -279,9 +282,13 @@ class Reflector(Generic[T]):
             raise _NoInitialEventsError("silence before the end of the initial events") from error
 
     def _reset_timeout(self, silence: asyncio.Timeout) -> None:
-        initial = self._initial_entries is not None
-        limit = INITIAL_EVENTS_TIMEOUT if initial else self._silence
-        silence.reschedule(asyncio.get_running_loop().time() + limit)
+        now = asyncio.get_running_loop().time()
+        if self._initial_entries is not None:
+            silence.reschedule(now + INITIAL_EVENTS_TIMEOUT)
+            return
+        # Counted from the opening, streams that a proxy closes when they are idle never get there.
+        resumed = now + min(RESUMED_SECONDS, self._silence)
+        silence.reschedule(max(self.last_progress + self._silence, resumed))
 
     def _handle_line(self, call: ApiCall, line: bytes) -> "Listed[T] | None":
         """Take in an event; returns the list that ends with it, if one does."""

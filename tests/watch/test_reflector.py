@@ -98,6 +98,23 @@ def test_a_quiet_kind_is_listed_at_once_after_each_silence_however_short():
     play(scenario)
 
 
+@pytest.mark.parametrize("seconds", [7, 20, 45, 60])
+def test_a_quiet_kind_is_listed_though_no_stream_is_silent_for_long(seconds):
+    """A proxy closes connections on which nothing comes, before a bookmark would."""
+
+    async def scenario(stage):
+        await scenarios.synced(stage, "a")
+        loop = asyncio.get_running_loop()
+        for _ in range(1200 // seconds):
+            for _ in range(seconds):
+                await asyncio.sleep(1)
+                assert loop.time() - stage.reflector.last_progress < 81
+            stage.server.cut()
+        assert stage.server.count("list") <= 1200 / 75
+
+    play(scenario)
+
+
 def test_steady_stream_reconnects_at_once():
     async def scenario(stage):
         await scenarios.synced(stage, "a")
