@@ -123,6 +123,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(uniform)
         self._initial_attempts = INITIAL_ATTEMPTS
         self._progressed = False
+        self._opened = False
         self._silent = False
         self._began = self.last_contact
         self._initial_entries: dict[Key, Entry[T]] | None = None
@@ -133,8 +134,10 @@ class Reflector(Generic[T]):
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
+            # Also where every stream ends before it can be known as silent.
+            self._silent |= self._opened and started >= self.last_progress + self._silence
             retry_after = 0.0
-            self._progressed = False
+            self._progressed = self._opened = False
             try:
                 await self._follow()
             except NotFound:
@@ -143,6 +146,8 @@ class Reflector(Generic[T]):
                 self._on_error(error)
                 retry_after = min(error.retry_after, MAX_WAIT)
             delay = self._delay(lived=loop.time() - started)
+            if self._opened:
+                delay = min(delay, max(self.last_progress + self._silence - loop.time(), 0.0))
             await asyncio.sleep(max(delay, retry_after))
 
     async def _follow(self) -> None:
@@ -261,6 +266,7 @@ class Reflector(Generic[T]):
                 # Not before the stream is open: a failed connection does not tell what the server
                 # supports.
                 self._initial_attempts -= initial
+                self._opened = not initial
                 if self._refused_since is not None:
                     self.problem = ""
                     self._record_contact()

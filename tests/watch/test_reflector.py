@@ -98,7 +98,7 @@ def test_a_quiet_kind_is_listed_at_once_after_each_silence_however_short():
     play(scenario)
 
 
-@pytest.mark.parametrize("seconds", [7, 20, 45, 60])
+@pytest.mark.parametrize("seconds", [4, 20, 45, 60])
 def test_a_quiet_kind_is_listed_though_no_stream_is_silent_for_long(seconds):
     """A proxy closes connections on which nothing comes, before a bookmark would."""
 
@@ -108,7 +108,7 @@ def test_a_quiet_kind_is_listed_though_no_stream_is_silent_for_long(seconds):
         for _ in range(1200 // seconds):
             for _ in range(seconds):
                 await asyncio.sleep(1)
-                assert loop.time() - stage.reflector.last_progress < 81
+                assert loop.time() - stage.reflector.last_progress < 90
             stage.server.cut()
         assert stage.server.count("list") <= 1200 / 75
 
