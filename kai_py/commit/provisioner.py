@@ -128,6 +128,8 @@ class Provisioner:
         self._manager = settings.scheduler_name
         self._settings = settings.autoscaling.provisioning
         self._backoff = ObjectBackoff(settings.backoff)
+        self._withdrawals = ObjectBackoff(settings.backoff)
+        """Requests that were deleted since their gangs did not need them any more."""
         self._desired: Mapping[str, DesiredRequest] | None = None
         self._waiting: frozenset[str] = frozenset()
         self._with_templates: set[str] = set()
@@ -160,6 +162,7 @@ class Provisioner:
         served = self._mirror.served(PROVISIONING_REQUESTS)
         if served is None or self._desired is None:
             return
+        now = asyncio.get_running_loop().time()
         desired = {request_wanted.key: request_wanted for request_wanted in self._desired.values()}
         known = {
             key: request
@@ -169,16 +172,17 @@ class Provisioner:
         self._with_templates &= {request.metadata.uid for request in known.values()}
         for key, request in known.items():
             request_wanted = desired.get(key)
-            if self._should_retry(request) or (
-                request_wanted is None and self._is_unneeded(request)
-            ):
+            unneeded = request_wanted is None and self._is_unneeded(request)
+            if unneeded and self._withdrawals.is_ready(_label(key), now):
+                self._withdrawals.record_failure(_label(key), now)
+            if unneeded or self._should_retry(request):
                 await self._run_with_backoff(key, self._remove(served, request))
             elif request_wanted is not None:
                 await self._run_with_backoff(
                     key, self._ensure_templates(served, request_wanted, request)
                 )
         for key, request_wanted in desired.items():
-            if key not in known:
+            if key not in known and self._withdrawals.is_ready(_label(key), now):
                 await self._run_with_backoff(key, self._create_request(served, request_wanted))
 
     def _should_retry(self, request: Unstructured) -> bool:
@@ -196,7 +200,7 @@ class Provisioner:
 
     async def _run_with_backoff(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
         """Await ``work`` unless it is in backoff; failures are logged and tried again."""
-        label, now = f"ProvisioningRequest {key[0]}/{key[1]}", asyncio.get_running_loop().time()
+        label, now = _label(key), asyncio.get_running_loop().time()
         if not self._backoff.is_ready(label, now):
             work.close()
             return
@@ -264,6 +268,10 @@ class Provisioner:
                 await self._client.delete(
                     templates, name, namespace=namespace, uid=found.metadata.uid
                 )
+
+
+def _label(key: Key) -> str:
+    return f"ProvisioningRequest {key[0]}/{key[1]}"
 
 
 def _is_owned(template: Unstructured, uid: str) -> bool:

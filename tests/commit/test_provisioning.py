@@ -4,8 +4,9 @@ import asyncio
 from types import SimpleNamespace
 
 from msgspec import json
+from msgspec.structs import replace
 
-from kai_py.api.autoscaling import ProvisioningConfig
+from kai_py.api.autoscaling import AutoscalingConfig, ProvisioningConfig
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured, unstructured
 from kai_py.commit.provisioner import Provisioner
@@ -19,7 +20,7 @@ from kai_py.commit.provisioning_request import (
     with_request_states,
 )
 from kai_py.commit.settings import CommitSettings
-from kai_py.plan.plan import Plan
+from kai_py.plan.plan import Plan, Stage
 from kai_py.watch.client import Client
 from kai_py.watch.errors import from_response
 from kai_py.watch.kinds import PROVISIONING_REQUESTS
@@ -193,6 +194,38 @@ async def test_only_templates_of_the_request_go_with_it():
     task.cancel()
     root = "/apis/autoscaling.x-k8s.io/v1/namespaces/ns/provisioningrequests"
     assert api.deleted == ["/api/v1/namespaces/ns/podtemplates/r-0", f"{root}/r"]
+
+
+async def test_a_gang_whose_reason_alternates_makes_ever_fewer_requests(monkeypatch):
+    """As beside a queue whose max is edited back and forth, once a second for ten minutes."""
+    now, made, known = 0.0, [], {}
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(Provisioner, "_ensure_templates", lambda *_each: asyncio.sleep(0))
+
+    async def create(_served, body, namespace):
+        meta = {**body["metadata"], "uid": str(len(made)), "namespace": namespace}
+        made.append(now)
+        known[namespace, meta["name"]] = unstructured({"metadata": meta}, ("status.conditions",))
+
+    async def delete(_served, name, *, namespace, uid):
+        del known[namespace, name]
+
+    mirror = SimpleNamespace(
+        served=lambda _kind: PROVISIONING_REQUESTS.at(),
+        objects=lambda kind: known if kind is PROVISIONING_REQUESTS else {},
+    )
+    settings = CommitSettings(autoscaling=AutoscalingConfig(provisioning=ATOMIC))
+    client = SimpleNamespace(create=create, delete=delete)
+    provisioner = Provisioner(client, mirror, settings)
+    waiting, gangs, _ = wish_of(Cluster(QUEUE, node("n", 2), train(4)))
+    blocked = Plan(unplaced=tuple(replace(e, stage=Stage.QUEUE_MAX) for e in waiting.unplaced))
+    for second in range(600):
+        now = float(second)
+        provisioner.update(blocked if second % 2 else waiting, gangs.values())
+        await provisioner._reconcile()
+    assert made[0] == 0.0
+    assert 10 < len(made) < 40
+    assert now - made[-1] < 62, "it goes on"
 
 
 class Templates:
