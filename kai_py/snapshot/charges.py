@@ -1,8 +1,8 @@
 """The charge of each pod to its queue, computed once per shape where that is enough, and the sums.
 
 A claim that pods share is charged to one of them: to the first for which it is reserved, else to
-the first that has a node, before that to the first that asks. It stays charged to that pod until
-the pod ends; then one of those that remain is charged. O(claims of the pod).
+the first that has a node, before that to the first that asks, a gated one last. It stays charged to
+that pod until the pod ends; then one of those that remain is charged. O(claims of the pod).
 
 While that pod waits, another one may start first. The claim then counts for the queue of that other
 pod as well, which could otherwise exceed its limit. The same applies if the charged pod belongs to
@@ -12,6 +12,7 @@ another queue: this queue is charged with the claim once the other's pods have e
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 ClaimKey = tuple[str, ...]
 
 
+class Standing(IntEnum):
+    """What a pod is to its queue; of pods that share a claim, a lower one is charged."""
+
+    PLACED = 0
+    WAITS = 1
+    REQUESTS_NOTHING = 2
+    """It is gated, or terminates without ever having had a node."""
+
+
 class ChargedPods:
     """The pods to which shared claims are charged."""
 
@@ -42,10 +52,10 @@ class ChargedPods:
         self._claims_of: dict[str, dict[ClaimKey, None]] = {}
         self._to_recharge: dict[str, None] = {}
 
-    def is_charged(self, claim: ClaimKey, pod: str, is_unplaced: Callable[[str], bool]) -> bool:
+    def is_charged(self, claim: ClaimKey, pod: str, standing: Callable[[str], Standing]) -> bool:
         """Whether ``claim`` is charged to ``pod`` from now on."""
         before = self._charged.get(claim)
-        if before is None or (is_unplaced(before) and not is_unplaced(pod)):
+        if before is None or standing(pod) < standing(before):
             self.charge(claim, pod)
         return self._charged[claim] == pod
 
@@ -75,8 +85,12 @@ class ChargedPods:
             del self._charged[claim]
         return (uid for claim in claims for uid in users(claim) if claim not in self._charged)
 
+    def offer(self, pods: Iterable[str]) -> None:
+        """Have pods derived again, as they come before one that is charged with their claim."""
+        self._to_recharge.update(dict.fromkeys(pods))
+
     def take_to_recharge(self) -> tuple[str, ...]:
-        """The pods whose claims other pods were charged with since the last call."""
+        """The pods whose claims other pods were or may be charged with since the last call."""
         pods, self._to_recharge = tuple(self._to_recharge), {}
         return pods
 
@@ -147,7 +161,21 @@ class PodCharges:
             if reserved_for == pod.metadata.uid:
                 self._charged_pods.charge(_key(claim), reserved_for)
             return reserved_for == pod.metadata.uid
-        return self._charged_pods.is_charged(_key(claim), pod.metadata.uid, self._is_unplaced)
+        key, uid = _key(claim), pod.metadata.uid
+        is_charged = self._charged_pods.is_charged(key, uid, self._standing)
+        if is_charged and self._standing(uid) is Standing.REQUESTS_NOTHING:
+            users = self._dependencies.dependents((key,))
+            self._charged_pods.offer(
+                each for each in users if self._standing(each) < Standing.REQUESTS_NOTHING
+            )
+        return is_charged
+
+    def _standing(self, uid: str) -> Standing:
+        if not self._is_unplaced(uid):
+            return Standing.PLACED
+        pod = self._pods.get(uid)
+        requests = pod and not pod.spec.scheduling_gates and not pod.metadata.deletion_timestamp
+        return Standing.WAITS if requests else Standing.REQUESTS_NOTHING
 
     def _reserved_for(self, claim: ResourceClaim) -> str | None:
         """The first pod, by uid, that has not ended of those for which a claim is reserved."""
@@ -155,7 +183,7 @@ class PodCharges:
         return next((uid for uid, pod in known if pod and not is_finished(pod)), None)
 
     def _claim_users(self, claim: Key) -> list[str]:
-        return sorted(self._dependencies.dependents((claim,)), key=self._is_unplaced)
+        return sorted(self._dependencies.dependents((claim,)), key=self._standing)
 
 
 def _key(claim: ResourceClaim) -> ClaimKey:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import PodSchedulingGate
 from kai_py.snapshot.accounting import GPU
 from tests.support.scenario import (
+    at,
     claim,
     claiming,
     cluster,
@@ -196,3 +197,20 @@ def test_a_claim_costs_one_of_the_pods_that_are_left(names, ends):
     ended = replace(runs["a"], status=replace(runs["a"].status, phase="Succeeded"))
     after_restart = cluster(*DEVICES, queue("team", 8), held, ended, runs["b"])
     assert after_restart.snapshot().queue_allocated["team"][GPU] == 2
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("how", ["gated", "deleted"])
+def test_a_claim_is_requested_if_any_of_its_pods_requests_something(names, how):
+    first, second = sharing(None, names, queue="team")
+    world = cluster(*DEVICES, queue("team", 8), claim("held", 2), first, second)
+    spec, meta = first.spec, first.metadata
+    if how == "gated":
+        gates = (PodSchedulingGate(name="example.com/gate"),)
+        idle = replace(first, spec=replace(spec, scheduling_gates=gates))
+        world = cluster(*DEVICES, queue("team", 8), claim("held", 2), idle, second)
+    else:
+        world.add(
+            replace(first, metadata=replace(meta, deletion_timestamp=at(0), finalizers=("x",)))
+        )
+    assert world.snapshot().queue_requested["team"][GPU] == 2
