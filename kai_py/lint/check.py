@@ -75,6 +75,10 @@ to.
 """
 
 
+MAX_ROUNDS = 5
+"""Rounds of all rules at most; one after which nothing is corrected is the last."""
+
+
 @dataclass(frozen=True, slots=True)
 class LintReport:
     """Findings, in the order of the file, and the file's valid form."""
@@ -102,17 +106,37 @@ def lint_together(texts: Sequence[str]) -> tuple[LintReport, ...]:
     together = [manifest for part in checked for manifest in part.manifests]
     for manifest in together:
         manifest.together = together
+    # What one rule corrects may show another fault of the same field, to a rule before it.
+    before = [part.findings for part in checked]
+    for _ in range(MAX_ROUNDS):
+        if not _check_once(checked, before):
+            break
+    for part in checked:
+        rest = _refused_besides(part.findings)
+        for manifest in part.manifests:
+            part.findings.extend(_found(rest, manifest))
+    return tuple(part.report() for part in checked)
+
+
+def _check_once(checked: Sequence["_CheckedText"], before: Sequence[list[Finding]]) -> bool:
+    """Replace the findings by those of another round, which may correct more; whether it did.
+
+    What was corrected stays a finding, as does what was found ``before`` all rounds.
+    """
+    known = [{each for each in part.findings if each.fixed} for part in checked]
+    for part, first, fixed in zip(checked, before, known, strict=True):
+        part.findings = [*first, *(each for each in part.findings if each in fixed)]
     # Each rule sees all objects before the next rule does: it may look at other objects, which
     # the rules before it have corrected.
     for rule in RULES:
         for part in checked:
             for manifest in part.manifests:
                 part.findings.extend(_found(rule, manifest))
-    for part in checked:
-        rest = _refused_besides(part.findings)
-        for manifest in part.manifests:
-            part.findings.extend(_found(rest, manifest))
-    return tuple(part.report() for part in checked)
+    return any(
+        each.fixed and each not in fixed
+        for part, fixed in zip(checked, known, strict=True)
+        for each in part.findings
+    )
 
 
 def _refused_besides(findings: Iterable[Finding]) -> Rule:
@@ -132,7 +156,7 @@ def _found(rule: Rule, manifest: Manifest) -> Iterator[Finding]:
         yield manifest.error((), text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _CheckedText:
     """One text while it is checked."""
 

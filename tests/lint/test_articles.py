@@ -3,6 +3,7 @@
 The articles' manifests are no part of the project: they stand beside the tables of ``KAI_PY_DATA``.
 """
 
+import pytest
 import yaml
 
 from kai_py.api.quantity import parse_quantity
@@ -170,6 +171,48 @@ def test_a_start_order_of_some_cliques_is_explicit():
     assert template["cliqueStartupType"] == "CliqueStartupTypeExplicit"
     starts = {it["name"]: it["spec"].get("startsAfter") for it in template["cliques"]}
     assert starts == {"c": None, "b": ["a"], "a": None}
+
+
+SET = """\
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: s, namespace: n}
+spec:
+  podCliques:
+  - name: a
+    minReplicas: 1
+    containers: [{name: c, image: i}]
+"""
+CLIQUE, CONTAINERS = "    minReplicas: 1\n", "containers: [{name: c, image: i}]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "undecided"),
+    [
+        ("podCliques", "scaling: {maxReplicas: 2}\n  podCliques", ""),
+        (CLIQUE, "    spec: 5\n", "spec: must be a mapping"),
+        (CLIQUE, "    spec: {podSpec: [5]}\n", "spec.podSpec: must be a mapping"),
+        ("podCliques", "template: [5]\n  podCliques", "spec.template: must be a mapping"),
+        (CLIQUE, "    minReplicas: 1\n    minAvailable: 2\n", "has another value: keep one"),
+        (CONTAINERS, "podSpec: {containers: [{name: c}]}\n    scheduler: x\n    role: r", ""),
+    ],
+)
+def test_a_field_with_two_faults_is_corrected_in_one_run(old, new, undecided):
+    report = lint(SET.replace(old, new, 1))
+    told = [f"{each.field}: {each.message}" for each in report.unfixed]
+    assert [undecided in each for each in told] == [True] * bool(undecided)
+    again = lint(report.corrected)
+    assert again.corrected == report.corrected
+    assert [each.message for each in again.errors] == [each.message for each in report.unfixed]
+
+
+def test_a_rule_that_ends_at_an_odd_value_does_the_rest_in_the_same_run():
+    """The name is no text, as those of the order are; the scaling comes after it."""
+    text = SET.replace("  podCliques", '  startupOrder: ["1"]\n  scaling: {}\n  podCliques')
+    report = lint(text.replace("name: a", "name: 1").replace("scaling: {}", "scaling: {x: 1}"))
+    again = lint(report.corrected)
+    assert again.corrected == report.corrected
+    assert [each.message for each in again.errors] == [each.message for each in report.unfixed]
 
 
 def test_a_set_is_written_for_the_version_that_is_served():

@@ -52,6 +52,7 @@ _TEMPLATE = (
 )
 _IN_ORDER, _EXPLICIT = "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"
 _GROUP_NAME = "group"
+MUST_BE_MAPPING = "must be a mapping of fields"
 
 
 def pod_clique_set(manifest: Manifest) -> Iterator[Finding]:
@@ -63,9 +64,10 @@ def pod_clique_set(manifest: Manifest) -> Iterator[Finding]:
         manifest.value["kind"] = "PodCliqueSet"
     yield from served_as(manifest, API_VERSION)
     spec = mapping_at(manifest.value, "spec")
-    if "template" not in spec:
-        set_key(spec, "template", mapping_at_line(spec.line))
-    template = spec["template"]
+    template = _below(spec, "template")
+    if template is None:
+        yield manifest.error(("spec", "template"), MUST_BE_MAPPING)
+        return
     yield from _levels(manifest, spec, template)
     for index, clique in mappings_at(template, "cliques"):
         yield from _clique(manifest, clique, ("spec", "template", "cliques", index))
@@ -92,26 +94,39 @@ def _clique(manifest: Manifest, clique: LineMapping, path: FieldPath) -> Iterato
     flat = [key for key in clique if key not in _CLIQUE]
     if not flat:
         return
-    if "spec" not in clique:
-        set_key(clique, "spec", mapping_at_line(clique.line))
-    spec, pod_fields = clique["spec"], []
+    spec = _below(clique, "spec")
+    if spec is None:
+        yield manifest.error((*path, "spec"), MUST_BE_MAPPING)
+        return
     if "roleName" not in spec and "roleName" not in clique and "role" not in clique:
         set_key(spec, "roleName", clique.get("name", ""))
-    for key in flat:
-        if key in _CLIQUE_SPEC:
-            target = _CLIQUE_SPEC[key]
-            message = f"{key} is now spec.{target} of the clique"
-            yield manifest.error((*path, key), message, fixed=True)
-            move(clique, spec, key, target)
-        else:
-            pod_fields.append(key)
+    for key in (each for each in flat if each in _CLIQUE_SPEC):
+        target = _CLIQUE_SPEC[key]
+        if target in spec and spec[target] != clique[key]:
+            message = f"{key} is now spec.{target} of the clique, which has another value: keep one"
+            yield manifest.error((*path, key), message)
+            continue
+        message = f"{key} is now spec.{target} of the clique"
+        yield manifest.error((*path, key), message, fixed=True)
+        move(clique, spec, key, target)
+    pod_fields = [key for key in flat if key not in _CLIQUE_SPEC]
+    pods = _below(spec, "podSpec") if pod_fields else spec
+    if pods is None:
+        yield manifest.error((*path, "spec", "podSpec"), MUST_BE_MAPPING)
+        return
     if pod_fields:
         message = f"{', '.join(pod_fields)} of the pods are now spec.podSpec.* of the clique"
         yield manifest.error((*path, pod_fields[0]), message, fixed=True)
-        if "podSpec" not in spec:
-            set_key(spec, "podSpec", mapping_at_line(clique.line))
-        for key in pod_fields:
-            move(clique, spec["podSpec"], key)
+    for key in pod_fields:
+        move(clique, pods, key)
+
+
+def _below(holder: LineMapping, key: str) -> LineMapping | None:
+    """The mapping at a key, an empty one where there is none; None where there is anything else."""
+    if key not in holder:
+        set_key(holder, key, mapping_at_line(holder.line))
+    found = holder[key]
+    return found if isinstance(found, LineMapping) else None
 
 
 def _start_order(manifest: Manifest, spec: LineMapping, template: LineMapping) -> Iterator[Finding]:
