@@ -27,6 +27,7 @@ from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
 from kai_py.simulate.cluster import add_uid
+from kai_py.simulate.files.field_types import wrong_types
 from kai_py.simulate.files.objects import (
     Document,
     ObjectsError,
@@ -48,6 +49,7 @@ REFUSAL_SECONDS = 3.0
 POLL_SECONDS = 0.2
 OWNER_KINDS_SECONDS = 10.0
 MAX_KINDS_SHOWN = 3
+MAX_OBJECTS_SHOWN = 3
 
 
 def plan_cluster(cluster: ClusterOptions, configuration: Configuration) -> tuple[Snapshot, Plan]:
@@ -187,6 +189,9 @@ def cluster_objects(saved: Path | None, cluster: ClusterOptions) -> Sequence[Doc
         documents = load_objects(saved)
     except ObjectsError as error:
         raise CommandError(str(error)) from None
+    if wrong := list(wrong_types(documents)):
+        hint = "no API server serves this: correct the fields, or save the cluster again"
+        raise CommandError(f"{saved}: {first_of(wrong, MAX_OBJECTS_SHOWN)}", hint=hint)
     for document in documents:
         add_uid(document)
     return documents

@@ -14,8 +14,10 @@ from collections.abc import Callable
 import msgspec
 
 from kai_py.api.name_patterns import DNS_SUBDOMAIN
+from kai_py.api.records.core import PartialObjectMetadata
 from kai_py.api.records.policy import LimitRange, RuntimeClass
 from kai_py.api.records.record import record_decoder
+from kai_py.api.records.workloads import REPLICATED, Workload
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import Identity, Json
@@ -150,20 +152,35 @@ _DECODERS = {
     ("node.k8s.io", "v1", "RuntimeClass"): record_decoder(RuntimeClass),
     ("", "v1", "LimitRange"): record_decoder(LimitRange),
 }
+_read_workload = record_decoder(Workload)
+_read_metadata = record_decoder(PartialObjectMetadata)
+_WORKLOADS = {("batch", "Job"), *(("apps", kind) for kind in REPLICATED)}
 _WHOLE_NUMBERS = {("scheduling.k8s.io", "PriorityClass"): (("value",), 1 << 31)}
 """Fields whose Go type is int32, and the first number that it cannot hold."""
 
 
+def decoding_error(group: str, version: str, kind: str, document: Json) -> str:
+    """Why an object cannot be decoded, with the path of the field, or ""."""
+    decoders = [_DECODERS.get((group, version, kind), _read_metadata)]
+    if (group, kind) in _WORKLOADS:
+        decoders.append(_read_workload)
+    try:
+        encoded = msgspec.json.encode(document)
+        for decode in decoders:
+            decode(encoded)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
 def check_field_types(resource: ServedResource, document: Json) -> None:
     """Raise RequestError 400 for a field of another type than the API declares."""
-    decode = _DECODERS.get((resource.group, resource.version, resource.kind))
-    if decode is None or resource.custom:
+    if resource.custom:
         return
     name = f"{resource.kind} in version {resource.version!r} cannot be handled"
-    try:
-        decode(msgspec.json.encode(document))
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"{name} as a {resource.kind}: {error}") from None
+    error = decoding_error(resource.group, resource.version, resource.kind, document)
+    if error:
+        raise bad_request(f"{name} as a {resource.kind}: {error}")
     fields, limit = _WHOLE_NUMBERS.get((resource.group, resource.kind), ((), 0))
     for field in fields:
         value = document.get(field)

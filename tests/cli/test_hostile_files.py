@@ -197,7 +197,7 @@ def with_other_values(document, chance):
         holder = made
         for step in above:
             holder = holder[step]
-        holder[last] = chance.choice(OTHER_TYPES)
+        holder[last] = copy.deepcopy(chance.choice(OTHER_TYPES))
     return made
 
 
@@ -218,6 +218,66 @@ def test_any_value_in_any_place_is_told_in_printable_sentences(tmp_path, command
     controls = {each for each in told if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp")}
     assert controls <= {"\n"}
     assert "\nERROR forged" not in told
+
+
+def workload(kind, group, **fields):
+    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "w"}, **fields}
+
+
+@pytest.mark.parametrize("command", [("what-if", "--drain", "n0"), ("explain", "gang", "a")])
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("Node", "status.conditions[0]", 5),
+        ("Node", "status.conditions", 5),
+        ("Node", "spec", []),
+        ("Node", "status", []),
+        ("Pod", "spec", []),
+        ("Pod", "status", "x"),
+        ("Pod", "metadata.ownerReferences[0]", 5),
+        ("Pod", "metadata.finalizers", 5),
+        ("ResourceClaim", "status", []),
+        ("ResourceSlice", "spec.devices[0]", 5),
+        ("Job", "spec.parallelism", "x"),
+        ("Job", "spec.template", []),
+        ("Job", "status.conditions[0]", 5),
+        ("Deployment", "spec.template.spec.containers", 5),
+        ("StatefulSet", "spec.volumeClaimTemplates", {}),
+    ],
+)
+def test_a_field_of_another_type_is_named_with_its_object(tmp_path, command, kind, path, value):
+    items = copy.deepcopy([*small_world(), *ordinary()])
+    items += [workload("Deployment", "apps"), workload("StatefulSet", "apps")]
+    found = next(each for each in items if each["kind"] == kind)
+    *above, last = path.replace("[0]", "").split(".")
+    holder = found
+    for step in above:
+        holder = holder.setdefault(step, {})
+    holder[last] = [value] if path.endswith("[0]") else value
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"items": items}))
+    code, told = run(*command, "--from", file)
+    assert code == ExitCode.USAGE
+    assert told.startswith(f"{file}: {kind} ")
+    assert f"{found['metadata']['name']}: Expected" in told
+    assert f"`$.{path}`" in told
+
+
+def test_three_objects_with_fields_of_other_types_are_named(tmp_path):
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{n}"}} for n in range(5)]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"items": [each | {"spec": 5} for each in nodes]}))
+    _, told = run("what-if", "--drain", "n0", "--from", file)
+    assert [told.count(f"Node n{n}: ") for n in range(5)] == [1, 1, 1, 0, 0]
+    assert "and 2 more" in told
+
+
+def test_custom_resources_have_the_types_that_their_definition_admits(tmp_path):
+    other = {"apiVersion": "a.example/v1", "kind": "Run", "metadata": {"name": "r"}, "spec": []}
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"items": [other]}))
+    _, told = run("what-if", "--drain", "n0", "--from", file)
+    assert told.startswith("node n0: not found")
 
 
 @pytest.mark.parametrize("text", ["- 5\n- null\n", "metadata: name\nspec: 5\nkind: Queue\n"])
