@@ -15,11 +15,12 @@ from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.records.unstructured import mapping_at, value_at
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import name_of, namespace_of
+from kai_py.embedded.documents import is_deleting, name_of, namespace_of
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.patches import apply_merge_patch
 from kai_py.embedded.resources import NODES, PODS, SLICES
+from kai_py.embedded.subresources import mark_disrupted
 from kai_py.observe.suggestion import SuggestionStep, Verb
 from kai_py.policy.fit import UNSCHEDULABLE
 from kai_py.simulate.added_nodes import as_added, group_node
@@ -173,17 +174,23 @@ def _usable(node: Document) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class DrainNode:
-    """Cordon a node and delete its pods; their controllers create new ones."""
+    """Cordon a node and evict its pods, as if every budget allowed it.
+
+    Their controllers create new ones. As with ``kubectl drain --ignore-daemonsets``, pods of
+    DaemonSets stay.
+    """
 
     name: str
 
     def apply(self, cluster: SimulatedCluster) -> None:
-        """Cordon, then delete."""
+        """Cordon, then evict: a Job does not count an eviction as a failure if it says so."""
         api = cluster.embedded.api
         _node(api, self.name)
         api.edit(NODES, self.name, "", _cordoned)
         for pod in api.list(PODS):
-            if pod["spec"].get("nodeName") == self.name:
+            if pod["spec"].get("nodeName") == self.name and not _is_of_daemon_set(pod):
+                if not is_deleting(pod):
+                    mark_disrupted(api, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
                 delete(api, PODS, name_of(pod), namespace_of(pod), DeleteOptions(grace_seconds=0))
 
 
@@ -214,6 +221,11 @@ def _node(api: ApiServer, name: str, others: Iterable[str] = ()) -> Document:
         known = [each["metadata"]["name"] for each in api.list(NODES)]
         raise UnknownNameError("node", name, (*known, *others))
     return node
+
+
+def _is_of_daemon_set(pod: Document) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(each.get("controller") and each["kind"] == "DaemonSet" for each in owners)
 
 
 def _cordoned(node: Document) -> Document:

@@ -31,6 +31,14 @@ from tests.simulate.clusters import NOW, job, queue, running, simulated
 from tests.simulate.manifests import ANY_DEVICE, QUEUE, allocated, gpus_of, node, pod
 from tests.support.examples import examples
 
+DAEMON_SET = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "name": "agent",
+    "uid": "uid-agents",
+    "controller": True,
+}
+
 
 def settled(*documents, **hardware):
     cluster = simulated(*documents, **hardware)
@@ -84,6 +92,33 @@ def test_nodes_like_one_that_is_unusable_now_are_usable(state):
     given, now = [*cluster.documents(), *found], cluster.clock.now()
     assert what_if(given, (), Configuration(), now=now).pending
     assert what_if(given, (AddNodes("node-0", 1),), Configuration(), now=now).pending == ()
+
+
+@pytest.mark.parametrize("ignores", [True, False])
+def test_a_job_that_ignores_evictions_survives_a_drain(ignores):
+    """Eight pods fail at once, more than the default backoffLimit of 6 allows."""
+    eight = job("eight", 8, "team")
+    if ignores:
+        rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+        eight["spec"] |= {"backoffLimit": 6, "podFailurePolicy": {"rules": [rule]}}
+    else:
+        eight["spec"]["backoffLimit"] = 6
+    cluster = settled(queue("team", 8), eight, nodes=2, gpus=8)
+    [member, *_] = cluster.snapshot().gangs["default/Job/eight"].bound
+    comparison = ask(cluster, DrainNode(member.node))
+    assert [each.gang for each in comparison.restarts] == ["default/Job/eight"] * ignores
+    assert [each.gang for each in comparison.stops] == ["default/Job/eight"] * (not ignores)
+
+
+def test_pods_of_daemon_sets_stay_on_a_drained_node():
+    agent = pod("agent", 0, nodeName="node-0")
+    agent["metadata"] |= {"uid": "uid-agent", "ownerReferences": [DAEMON_SET]}
+    agent["status"] = {"phase": "Running"}
+    cluster = settled(queue("team", 8), nodes=1)
+    comparison = what_if(
+        [*cluster.documents(), agent], (DrainNode("node-0"),), Configuration(), now=NOW
+    )
+    assert comparison.stops == ()
 
 
 def test_a_drained_node_is_replaced_by_one_like_it():
