@@ -50,7 +50,7 @@ def test_settings_are_taken():
         ("scheduler_name: x", "kai.yaml:1: scheduler_name: no such field; did you mean schedulerN"),
         ("\n\nhttp:\n  prot: 1", "kai.yaml:4: http.prot: no such field; did you mean port?"),
         ("http: {zzz: 1}", "kai.yaml:1: http.zzz: no such field; known are host, port"),
-        ("commit: {concurrency: 0}", "kai.yaml:1: commit.concurrency: Input should be greater"),
+        ("commit: {concurrency: 0}", "kai.yaml:1: commit.concurrency: must be greater"),
         (
             "placement: {strategy: frugl}",
             "kai.yaml:1: placement.strategy: there is no score frugl; did you mean frugal?",
@@ -59,7 +59,7 @@ def test_settings_are_taken():
             "placement: {strategy: packing}",
             "kai.yaml:1: placement.strategy: there is no score packing; known are best-fit, fgd, f",
         ),
-        ("placement: {gpu: binpak}", "kai.yaml:1: placement.gpu: Input should be 'binpack' or"),
+        ("placement: {gpu: binpak}", "kai.yaml:1: placement.gpu: must be 'binpack' or"),
         ("nodePool: pool-a", "kai.yaml:1: nodePool: must be a mapping of fields"),
         ("[]", "kai.yaml:1: must be a mapping of fields"),
         ('nodePool: {label: "pool\\n"}', "kai.yaml:1: nodePool.label: must be a label key"),
@@ -68,7 +68,19 @@ def test_settings_are_taken():
         ("leaderElection: {lease: A}", "kai.yaml:1: leaderElection.lease: must be lower-case"),
         ("cyclePeriod: 1 second", "kai.yaml:1: cyclePeriod: '1 second' is not a duration"),
         ("leaderElection: {duration: 5s}", "kai.yaml:1: leaderElection: retry must be shorter"),
-        ("fairShare: {prometheus: {url: x}}", "kai.yaml:1: fairShare.prometheus.url: "),
+        (
+            "fairShare: {prometheus: {url: x}}",
+            "kai.yaml:1: fairShare.prometheus.url: must begin with http:// or https://",
+        ),
+        ("http: {tokenFile: 5}", "kai.yaml:1: http.tokenFile: must be the path of a file"),
+        ("defaultQueue: 5", "kai.yaml:1: defaultQueue: must be a text"),
+        ("schedulerName: ''", "kai.yaml:1: schedulerName: must have at least 1 character"),
+        ("budgets: {victims: 1.5}", "kai.yaml:1: budgets.victims: must be a whole number"),
+        ("eviction: {preempt: maybe}", "kai.yaml:1: eviction.preempt: must be true or false"),
+        (
+            "autoscaling: {nodeGroups: [{name: a}, {name: b}, {name: a}]}",
+            "kai.yaml:1: autoscaling: nodeGroups has two groups named a: rename one",
+        ),
         (
             "fairShare: {prometheus: {url: http://p, window: {type: cron}}}",
             "kai.yaml:1: fairShare.prometheus.window: cron belongs to type",

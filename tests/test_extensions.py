@@ -96,7 +96,7 @@ def test_a_package_that_cannot_be_loaded_is_named(installed, packages):
     [
         ("{strategy: fgd, scores: [{name: fgd}]}", "strategy is the short form of one score"),
         ("{scores: [{name: fgd}, {name: fgd}]}", "scores: fgd is listed twice"),
-        ("{scores: [{name: fgd, weight: 0}]}", "placement.scores.*weight: Input should be"),
+        ("{scores: [{name: fgd, weight: 0}]}", "placement.scores.*weight: must be"),
     ],
 )
 def test_scores_are_listed_once_with_a_weight(text, problem):

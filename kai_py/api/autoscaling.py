@@ -4,9 +4,10 @@ Cluster Autoscaler and Karpenter add nodes for pods with the condition ``Unsched
 Autoscaler also for a ProvisioningRequest, which covers all pods of a gang at once.
 """
 
+from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kai_py.api.model import Amount, ApiModel, Name
 from kai_py.api.queue import GROUP
@@ -91,3 +92,10 @@ class AutoscalingConfig(ApiModel):
     Cluster Autoscaler do not remove them in the meantime."""
     provisioning: ProvisioningConfig = ProvisioningConfig()
     """Requests for the nodes of a whole gang at once."""
+
+    @model_validator(mode="after")
+    def _group_names_differ(self) -> "AutoscalingConfig":
+        counts = Counter(each.name for each in self.node_groups)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"nodeGroups has two groups named {twice[0]}: rename one")
+        return self

@@ -30,6 +30,7 @@ from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 NAME_PATTERN = rf"^{DNS_SUBDOMAIN}$"
 QUALIFIED_NAME_PATTERN = rf"^({DNS_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 LABEL_VALUE_PATTERN = rf"^({LABEL_NAME})?$"
+HTTP_PATTERN = r"^https?://[^/]"
 QUANTITY_PATTERN = (
     r"^\+?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$"
 )

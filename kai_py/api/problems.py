@@ -5,6 +5,7 @@ does.
 """
 
 import difflib
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from kai_py.api.model import LABEL_VALUE_PATTERN, NAME_PATTERN, QUALIFIED_NAME_PATTERN
+from kai_py.api.model import (
+    HTTP_PATTERN,
+    LABEL_VALUE_PATTERN,
+    NAME_PATTERN,
+    QUALIFIED_NAME_PATTERN,
+)
 
 FieldPath = tuple[str | int, ...]
 """Keys and indices from a document's root."""
@@ -23,12 +29,23 @@ _MESSAGES = {
     "dict_type": "must be a mapping",
     "tuple_type": "must be a list",
     "missing": "is required",
+    "string_type": "must be a text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "path_type": "must be the path of a file",
 }
 _PATTERN_MESSAGES = {
     NAME_PATTERN: "must be lower-case letters, digits, - and ., with a letter or digit at each end",
     LABEL_VALUE_PATTERN: "must be letters, digits, -, _ and ., with a letter or digit at each end",
     QUALIFIED_NAME_PATTERN: "must be a label key: NAME or DOMAIN/NAME",
+    HTTP_PATTERN: "must begin with http:// or https:// and a host",
 }
+_ADVICE = re.compile(r"^\w+ should ")
+"""How pydantic begins: ``Input should be less than 1``, ``String should have …``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +87,7 @@ def _message(detail: Mapping[str, Any]) -> str:
         if known is not None:
             return known
     message = str(detail["msg"]).removeprefix("Value error, ")
-    return _MESSAGES.get(detail["type"], message)
+    return _MESSAGES.get(detail["type"], _ADVICE.sub("must ", message))
 
 
 def field_path(path: FieldPath) -> str:

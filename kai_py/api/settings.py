@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy
 from kai_py.api.cron import parse_cron
 from kai_py.api.extensions import ExtensionGroup, extension_names
-from kai_py.api.model import ApiModel, Name
+from kai_py.api.model import HTTP_PATTERN, ApiModel, Name
 from kai_py.api.problems import unknown_name
 from kai_py.api.times import Duration, PositiveDuration
 
@@ -98,7 +98,7 @@ class UsageWindow(ApiModel):
 class PrometheusUsage(ApiModel):
     """Past usage from Prometheus, instead of the scheduler's own records."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^/]")]
+    url: Annotated[str, Field(pattern=HTTP_PATTERN)]
     """URL of Prometheus."""
     used: Annotated[str, Field(min_length=1)] = 'kai_py_queue_resources{view="allocated"}'
     """PromQL of the resources allocated to queues, with labels queue and resource; cpu in

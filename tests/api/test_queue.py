@@ -70,8 +70,8 @@ def test_every_optional_field():
     ("spec", "problem"),
     [
         ({"deservedGPUs": 8, "maxGPUs": 6}, "spec: maxGPUs must be at least deservedGPUs"),
-        ({"deservedGPUs": -1}, "spec.deservedGPUs: Input should be greater than or equal to 0"),
-        ({"deservedGPUs": "8"}, "spec.deservedGPUs: Input should be a valid number"),
+        ({"deservedGPUs": -1}, "spec.deservedGPUs: must be greater than or equal to 0"),
+        ({"deservedGPUs": "8"}, "spec.deservedGPUs: must be a number"),
         ({"parent": "q"}, "a queue cannot be its own parent"),
         ({"parent": "Not A Name"}, "spec.parent: "),
         ({"resources": {"cpu": {"deserved": 2, "max": "1500m"}}}, "spec.resources.cpu: max must"),

@@ -222,7 +222,7 @@ def test_lists_in_lists_are_checked_like_their_objects():
     outer = {"apiVersion": "v1", "kind": "List", "items": [inner, of_kind, third]}
     found = errors(yaml.safe_dump(outer))
     assert [each.partition(": ")[2] for each in found] == [
-        "spec.deservedGPUs: Input should be greater than or equal to 0"
+        "spec.deservedGPUs: must be greater than or equal to 0"
     ] * 3
 
 
