@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import aiohttp
 import pytest
@@ -265,6 +266,26 @@ async def test_long_names_of_queues_wrap(tab, size):
         assert await tab.value("document.documentElement.scrollWidth") == size[0]
         cells = "[...document.querySelectorAll('#queues th, #queues td')]"
         assert await tab.value(f"{cells}.every(e => e.getBoundingClientRect().right < innerWidth)")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_the_longest_names_in_a_deep_tree_are_cut_until_focused(tab, size):
+    names = [f"{depth}-" + ".".join(["q" * 50] * 4) for depth in range(6)]
+    made = scenario.cluster(scenario.node("n1", 8))
+    made.add(scenario.queue(names[0], 8))
+    for parent, name in pairwise(names):
+        made.add(scenario.queue(name, 8, parent=parent))
+    made.add(scenario.pod("p" * 253, queue=names[-1], node="n1"))
+    shown = Shown(made.snapshot())
+    async with serve(shown.probes(), HttpAccess("127.0.0.1"), 0) as port:
+        await look(tab, f"http://127.0.0.1:{port}/", size)
+        await tab.until("document.querySelector('#chart-legend .key')")
+        assert await tab.value("document.documentElement.scrollWidth") == size[0]
+        assert await texts(tab, "#queues .name span") == names
+        height = "document.querySelector('#queues tbody tr').getBoundingClientRect().height"
+        assert await tab.value(height) < 90
+        await tab.value("document.querySelector('#queues .link').focus()")
+        assert await tab.value(height) > 90
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

@@ -99,7 +99,7 @@ function create({ queue }) {
   const name = make("span", { className: "name" }, toggle, make("i", { className: "swatch" }));
   const gangs = make("button", { type: "button", className: "link" },
     make("span", { textContent: queue.queue }));
-  gangs.title = "Show its gangs";
+  gangs.title = `Show the gangs of ${queue.queue}`;
   gangs.addEventListener("click", () => choose(queue.queue));
   name.append(gangs);
   const problem = make("p", { className: "problem" });
