@@ -403,6 +403,17 @@ spec: {global: {schedulerName: wrong}}
 """
 
 
+def test_a_shard_without_a_label_value_needs_no_node_pool(tmp_path, capsys):
+    file = tmp_path / "shards.yaml"
+    shard = "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: NAME}\nspec: "
+    specs = ('{partitionLabelValue: ""}', "{partitionLabelValue: a}", "[5]")
+    file.write_text("---\n".join(f"{shard}{spec}\n" for spec in specs))
+    with pytest.raises(typer.Exit):
+        command([str(file)], json=True)
+    fields = [note["field"] for note in json.loads(capsys.readouterr().out)]
+    assert fields == ["", "", "spec.partitionLabelValue", ""]
+
+
 def test_names_in_kais_config_are_taken_into_every_configuration(tmp_path, capsys):
     file = tmp_path / "config.yaml"
     file.write_text(GLOBAL)

@@ -217,13 +217,16 @@ def _shard(document: RawObject) -> Iterator[MigrationNote]:
         "`kai-py migrate --write-config` writes"
     )
     yield _note(Compatibility.MISSING, document, "", text)
-    for field in document.get("spec") or {}:
+    spec = document.get("spec")
+    for field, value in spec.items() if isinstance(spec, Mapping) else ():
+        if field == "partitionLabelValue" and not value:
+            continue  # the nodes without the label, as without a nodePool
         compatibility, advice = SHARD_SETTINGS.get(
             field, (Compatibility.MISSING, "has no counterpart")
         )
         yield _note(compatibility, document, f"spec.{field}", advice)
         if field in LISTED_SETTINGS:
-            for path in _settings(document["spec"][field], field):
+            for path in _settings(value, field):
                 yield _note(Compatibility.MISSING, document, f"spec.{path}", "has no counterpart")
 
 
