@@ -27,7 +27,7 @@ from kai_py.cli.gangs import print_gangs
 from kai_py.cli.naming import NamespaceOption, context_namespace, parse_subject
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import Output, OutputOptions, not_found, print_document, progress, say
-from kai_py.cli.reading import SavedCluster, cluster_objects
+from kai_py.cli.reading import SavedCluster, cluster_objects, known_names
 from kai_py.cli.scheduler_http import (
     READ_SECONDS,
     SchedulerAddress,
@@ -108,7 +108,7 @@ def command(
     if subject is Subject.QUEUE:
         page = read_or_ask(
             address,
-            lambda: _read_queue(cluster_objects(saved, cluster), configuration, name),
+            lambda: _read_queue(saved, cluster, configuration, name),
             lambda: ask_list(address, f"queues/{quote(name, safe='')}", QueuePage),
         )
         _print_queue(page, output.form)
@@ -161,7 +161,7 @@ def _explain_here(
     if as_text and any(each.is_search_unfinished for each in found):
         typer.echo(UNFINISHED)
     if not found:
-        _check_name(question, documents, configuration)
+        _check_name(question, documents, configuration, saved)
         raise _not_in_a_gang(
             question, why_outside(documents, configuration, question.subject, question.name)
         )
@@ -174,7 +174,10 @@ def _not_in_a_gang(question: _Question, why: str = "") -> CommandError:
 
 
 def _check_name(
-    question: _Question, documents: Sequence[Document], configuration: Configuration
+    question: _Question,
+    documents: Sequence[Document],
+    configuration: Configuration,
+    saved: Path | None,
 ) -> None:
     """Raise CommandError unless there is such an object, or a gang as `kai-py gangs` lists it."""
     if workload_named(documents, question.subject, question.name) is not None:
@@ -190,29 +193,31 @@ def _check_name(
     name = question.name if kind is None else f"{namespace}/{own_name}"
     if name not in known:
         what = named(question.subject, question.name)
-        raise not_found(what, name, known, hint=_listed(kind, namespace))
+        hint = known_names(saved, known, _listing(kind, namespace))
+        raise not_found(what, name, known, hint=hint)
 
 
 _KINDS = {Subject.POD: "pod", Subject.JOB: "job", Subject.CLAIM: "resourceclaim"}
 
 
-def _listed(kind: str | None, namespace: str) -> str:
+def _listing(kind: str | None, namespace: str) -> str:
     """What lists the objects of a kind in ``namespace``; None: gangs."""
     if kind in (None, _KINDS[Subject.JOB]):
-        return "kai-py gangs lists all gangs"
-    return f"kubectl get {kind}s -n {namespace} lists them"
+        return "kai-py gangs"
+    return f"kubectl get {kind}s -n {namespace}"
 
 
 def _read_queue(
-    documents: Sequence[Document], configuration: Configuration, name: str
+    saved: Path | None, options: ClusterOptions, configuration: Configuration, name: str
 ) -> QueuePage:
     """What is known of a queue and its gangs; raises CommandError if there is none."""
-    cluster = LoadedCluster(documents, configuration, time.time())
+    cluster = LoadedCluster(cluster_objects(saved, options), configuration, time.time())
     plan = cluster.plan(last=True)
     found = explain_queue(cluster.snapshot, plan, name)
     if found is None:
         names = sorted(share.queue for share in plan.queues)
-        raise not_found(f"queue {name}", name, names, hint="kai-py queues lists them")
+        hint = known_names(saved, names, "kai-py queues")
+        raise not_found(f"queue {name}", name, names, hint=hint)
     rows = [row for row in gang_rows(cluster.snapshot, plan) if row.queue == name]
     return QueuePage(found, rows)
 

@@ -9,7 +9,7 @@ Commands that only need the objects take them from a saved file, or read them no
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,6 +195,13 @@ def cluster_objects(saved: Path | None, cluster: ClusterOptions) -> Sequence[Doc
     for document in documents:
         add_uid(document)
     return documents
+
+
+def known_names(saved: Path | None, names: Iterable[str], command: str) -> str:
+    """Where a name can be looked up: what ``command`` lists, or what the file has."""
+    if saved is None:
+        return f"{command} lists them"
+    return f"{saved} has {first_of(sorted(set(names)), MAX_OBJECTS_SHOWN) or 'none'}"
 
 
 async def read_now(kubeconfig: str, context: str) -> list[Document]:

@@ -24,7 +24,7 @@ from kai_py.cli.naming import context_namespace, gang_key
 from kai_py.cli.options import takes_groups
 from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, not_found, print_document, print_table, progress, say
-from kai_py.cli.reading import SavedCluster, cluster_objects
+from kai_py.cli.reading import SavedCluster, cluster_objects, known_names
 from kai_py.cli.scheduler_http import (
     SEARCH_SECONDS,
     Query,
@@ -49,9 +49,9 @@ from kai_py.simulate.files.objects import Document
 from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, nodes_needed, what_if
 
 LISTED_BY = {
-    "node": "kubectl get nodes lists them",
-    "gang": "kai-py gangs lists them",
-    "Queue": "kai-py queues lists them",
+    "node": "kubectl get nodes",
+    "gang": "kai-py gangs",
+    "Queue": "kai-py queues",
 }
 FILES = (".yaml", ".yml", ".json")
 
@@ -117,7 +117,7 @@ def command(
     namespace = "default" if saved else context_namespace(cluster.kubeconfig, cluster.context)
     answer = read_or_ask(
         address,
-        lambda: _simulate(change, cluster_objects(saved, cluster), configuration, namespace),
+        lambda: _simulate(change, saved, cluster, configuration, namespace),
         lambda: asyncio.run(_ask_scheduler(change, address)),
     )
     if not print_document(answer, output.form):
@@ -131,11 +131,12 @@ def command(
 
 def _simulate(
     change: ChangeOptions,
-    documents: Sequence[Document],
+    saved: Path | None,
+    cluster: ClusterOptions,
     configuration: Configuration,
     namespace: str,
 ) -> Comparison | NodesNeeded:
-    now = time.time()
+    documents, now = cluster_objects(saved, cluster), time.time()
     try:
         changes: tuple[ClusterChange, ...] = (
             *parse_changes(change.texts(namespace)),
@@ -150,8 +151,8 @@ def _simulate(
                 )
             answer = what_if(documents, changes, configuration, now=now)
     except UnknownNameError as error:
-        what, hint = f"{error.what} {error.name}", LISTED_BY[error.what]
-        raise not_found(what, error.name, error.known, hint=hint) from None
+        hint = known_names(saved, error.known, LISTED_BY[error.what])
+        raise not_found(f"{error.what} {error.name}", error.name, error.known, hint=hint) from None
     except ChangeError as error:
         raise CommandError(str(error)) from None
     added = (each for each in changes if isinstance(each, AddObjects))

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import io
 import json
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.subject import gang_keys
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch
 from kai_py.plan.plan import Plan
-from kai_py.simulate.files.objects import write_objects
+from kai_py.simulate.files.objects import load_objects, write_objects
 from tests.observe.shown import view_of
 from tests.simulate import manifests
 from tests.simulate.clusters import job, queue, simulated
@@ -248,17 +249,26 @@ def test_pods_that_were_never_applied_are_explained_too(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("subject", "lists"),
+    ("subject", "first", "lists"),
     [
-        ("gang", "kai-py gangs"),
-        ("job", "kai-py gangs"),
-        ("pod", "kubectl get pods -n default"),
-        ("claim", "kubectl get resourceclaims -n default"),
+        ("gang", "default/Job/one", "kai-py gangs lists"),
+        ("job", "default/one", "kai-py gangs lists"),
+        ("pod", "default/one-", "kubectl get pods -n default lists"),
+        ("claim", "default/one-", "kubectl get resourceclaims -n default lists"),
+        ("queue", "team", "kai-py queues lists"),
     ],
 )
-def test_what_is_not_there_is_one_line(saved, subject, lists):
-    with pytest.raises(CommandError, match=f"{subject} default/missing: not found .{lists} lists"):
-        explain(subject, "default/missing", "--from", saved)
+def test_what_is_not_there_is_one_line(saved, monkeypatch, subject, first, lists):
+    name = "missing" if subject == "queue" else "default/missing"
+    message = f"{subject} {name}: not found [(]"
+    with pytest.raises(CommandError, match=f"{message}{saved} has {first}"):
+        explain(subject, name, "--from", saved)
+    objects = load_objects(Path(saved))
+    monkeypatch.setattr(explain_module, "cluster_objects", lambda *_: objects)
+    monkeypatch.setattr(explain_module, "context_namespace", lambda *_: "default")
+    monkeypatch.setattr(explain_module, "_events", lambda *_: ())
+    with pytest.raises(CommandError, match=f"{message}{lists}"):
+        explain(subject, name)
 
 
 @pytest.mark.parametrize(
