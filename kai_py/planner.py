@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.extensions import ExtensionError, ExtensionGroup, load_extension
@@ -162,7 +162,9 @@ class Planner:
         watch: CycleWatch | None = None,
     ) -> Plan:
         """Run one cycle; ``actions`` in place of those configured."""
-        settings = self._settings if actions is None else replace(self._settings, actions=actions)
+        settings = (
+            self._settings if actions is None else structs.replace(self._settings, actions=actions)
+        )
         plan = run_cycle(snapshot, settings, self._memory, watch)
         if any(each.error for each in (*plan.set_aside, *plan.failed_extensions)):
             # The failure may come from what is remembered.

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -22,6 +21,7 @@ from kai_py.watch.http_transport import connect
 from tests.support.dying import run_until_killed
 from tests.support.faulty_cluster import Fault, FaultyCluster, Refuse
 from tests.support.patience import patience
+from tests.support.records import replace
 
 pytestmark = pytest.mark.cluster
 
@@ -174,7 +174,7 @@ async def test_a_gang_starts_whole_and_one_that_does_not_fit_says_why(cluster):
 
 async def test_a_lone_device_that_failed_is_tried_again_when_its_pause_ends(cluster, monkeypatch):
     def short_pause(configuration):
-        return dataclasses.replace(commit_settings(configuration), failed_device_backoff=3.0)
+        return replace(commit_settings(configuration), failed_device_backoff=3.0)
 
     monkeypatch.setattr(kai_py.scheduler, "commit_settings", short_pause)
     conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}

@@ -16,10 +16,10 @@ import ssl
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.records.core import ObjectMeta
@@ -50,8 +50,7 @@ class Secret(Record, frozen=True):
 SECRETS = define_kind(Secret, "Secret", "secrets", "v1").at()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """PEM texts: the served certificate, its key, and the authorities that clients trust."""
 
     served: bytes

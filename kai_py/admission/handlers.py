@@ -22,6 +22,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import kopf
 import msgspec
+from msgspec import Struct
 
 from kai_py.admission.owner_lookup import OwnerLookup
 from kai_py.admission.rules import AdmissionVerdict, judge_deletion, judge_pod_group, judge_queue
@@ -54,8 +55,7 @@ DEFAULT_SCHEDULERS = ("", "default-scheduler")
 EXEMPT_OWNERS = ("DaemonSet", "Node")
 
 
-@dataclass(frozen=True, slots=True)
-class QueueReference:
+class QueueReference(Struct, frozen=True):
     """A label or annotation that names a queue."""
 
     field: Literal["labels", "annotations"]

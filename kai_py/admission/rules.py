@@ -11,7 +11,8 @@ minMember above the number of subgroups is a warning, as in KAI, for subgroups m
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import KaiPodGroup
@@ -22,8 +23,7 @@ from kai_py.snapshot.tables.queue_fields import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionVerdict:
+class AdmissionVerdict(Struct, frozen=True):
     """Sentences that each name the object, the field and the remedy."""
 
     refusals: tuple[str, ...] = ()

@@ -8,8 +8,9 @@ the month and the weekday are restricted, a match of either is enough. ``@hourly
 Source: crontab(5). Cost: one step per day looked back.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 ALIASES = {
     "@hourly": "0 * * * *",
@@ -29,8 +30,7 @@ class CronError(ValueError):
     """A text is no cron expression; the message names the field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Struct, frozen=True):
     """A parsed expression.
 
     ``either_day``: both days are restricted, so that a match of either is enough.

@@ -17,8 +17,9 @@ The pods that share it carry, beside what ``kai_py.api.gpu_share`` describes, tw
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import (
     CONTAINER_NAME,
@@ -48,8 +49,7 @@ RESERVATION_ACCOUNT = "kai-py-gpu-reservation"
 """Service account of the reservation pods of this scheduler."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GpuGroup:
+class GpuGroup(Struct, frozen=True, order=True):
     """The pods that share one GPU of ``node``, by the name of their group."""
 
     node: str
@@ -65,8 +65,7 @@ class GpuGroup:
         return f"GPU {self.group} of node {self.node}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationTemplate:
+class ReservationTemplate(Struct, frozen=True, kw_only=True):
     """The parts of reservation pods that are configured; the entry point of ``image`` is kai-py."""
 
     image: str

@@ -22,7 +22,8 @@ Pods on one GPU are not isolated: the part is used for scheduling and not enforc
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.numbers import quoted, shortened
 from kai_py.api.records.core import Pod
@@ -61,8 +62,7 @@ class GpuShareError(ValueError):
     """An annotation about a part of a GPU is invalid; the text names it and its valid values."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuShare:
+class GpuShare(Struct, frozen=True):
     """``fraction`` of a GPU's memory, or ``memory`` MiB of it, on each of ``devices`` GPUs.
 
     One of ``fraction`` and ``memory`` is 0.
@@ -81,8 +81,7 @@ class GpuShare:
         return part if self.devices == 1 else f"{part} ({self.devices} such GPUs are needed)"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SharedGpu:
+class SharedGpu(Struct, frozen=True, order=True):
     """A GPU that pods share, identified by its group; ``index`` on its node, -1 if unknown."""
 
     group: str

@@ -10,10 +10,10 @@ Source: YAML 1.1 as read by sigs.k8s.io/yaml.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from kai_py.api.numbers import shortened
 
@@ -62,8 +62,7 @@ class LineSequence(list[Any]):
         self.lines: list[int] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One document of a file."""
 
     value: Any

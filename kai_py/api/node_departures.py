@@ -10,9 +10,9 @@ upgrades).
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Annotated
 
+from msgspec import Struct, field
 from pydantic import Field, model_validator
 
 from kai_py.api.model import ApiModel, QualifiedName
@@ -174,8 +174,7 @@ class NodeDeparturesConfig(ApiModel):
         return (*signals, *self.more_signals)
 
 
-@dataclass(frozen=True, slots=True)
-class DepartureRules:
+class DepartureRules(Struct, frozen=True):
     """``treatment`` of gangs that declare none; ``checkpoint_grace`` in seconds.
 
     ``restart_whole``: whether gangs that need pods which were lost restart whole at once.
@@ -193,16 +192,14 @@ STAGES = tuple(DepartureStage)
 """The surest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(Struct, frozen=True):
     """``stage``: how certain it is that the node goes; ``signal``: the reason, for people."""
 
     stage: DepartureStage
     signal: str
 
 
-@dataclass(frozen=True, slots=True)
-class DepartureSignals:
+class DepartureSignals(Struct, frozen=True):
     """The signals by what they name. One look at a node costs its taints, conditions and labels."""
 
     taints: dict[str, list[NodeSignal]] = field(default_factory=dict)

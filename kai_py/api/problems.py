@@ -8,10 +8,10 @@ import difflib
 import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from kai_py.api.model import (
@@ -48,8 +48,7 @@ _ADVICE = re.compile(r"^\w+ should ")
 """How pydantic begins: ``Input should be less than 1``, ``String should have …``."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
+class FieldProblem(Struct, frozen=True):
     """One problem of one field."""
 
     path: FieldPath

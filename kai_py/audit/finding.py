@@ -10,6 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Condition, Pod
 from kai_py.api.records.node import Node
@@ -41,8 +44,7 @@ class FindingKind(StrEnum):
     VOLUME_USED_TWICE = "volume-used-twice"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AuditFinding:
+class AuditFinding(Struct, frozen=True, order=True):
     """One breach. ``objects``: kind and name of each object concerned; ``message``: a sentence."""
 
     kind: FindingKind
@@ -91,12 +93,11 @@ class AuditedCluster:
         return not -CLOCK_SKEW < self.now - since < GRACE
 
 
-@dataclass(frozen=True, slots=True)
-class GroupClaimNames:
+class GroupClaimNames(Struct, frozen=True):
     """The uid of a PodGroup, and the claims made from templates for it, by entry."""
 
     uid: str
-    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+    claim_names: Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
 def is_unfinished(pod: Pod) -> bool:

@@ -10,8 +10,9 @@ with Kubernetes' options (homogeneous lists and maps, ordering across number typ
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from kai_py.cel.functions import Overload
 from kai_py.cel.library import find, strings, times
@@ -58,8 +59,7 @@ TYPE_NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Environment:
+class Environment(Struct, frozen=True, eq=False):
     """The declarations an expression is checked against, beside the function libraries."""
 
     variables: Mapping[str, Type]
@@ -73,8 +73,7 @@ class Environment:
         return not (method and name in self.hidden_methods)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """An expression with the type of every node, by the node's ``id``."""
 
     root: Node

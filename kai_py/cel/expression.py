@@ -10,8 +10,11 @@ Source: CEL specification "Evaluation".
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.cel import closures, values
 from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS, NESTED_WORK
@@ -52,8 +55,7 @@ _LAZY: dict[str, Callable[..., Closure]] = {
 _INDEXES = {"_[_]": values.index, "_[?_]": values.optional_index}
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A compiled expression."""
 
     closure: Closure
@@ -173,8 +175,7 @@ def build(checked: Checked, root: Node | None = None) -> Program:
     return Program(closure, scope.count[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
+class _Scope(Struct, frozen=True):
     """The readers of local variables, and how many slots are in use.
 
     ``grown_list``: the slot of the list that the innermost loop makes, if it makes one.

@@ -10,8 +10,9 @@ overload, so an argument of unknown type gets "no such overload" exactly where n
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kai_py.cel.types import Type, parse_type
 from kai_py.cel.values import CELRuntimeError, Value, kind_of
@@ -25,8 +26,7 @@ _SIGNATURE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(Struct, frozen=True):
     """One signature; for a method the receiver is the first parameter."""
 
     params: tuple[Type, ...]
@@ -34,8 +34,7 @@ class Overload:
     method: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function's overloads, with their implementations."""
 
     overloads: list[tuple[Overload, Implementation]]

@@ -9,8 +9,10 @@ levels deep. ``start`` is the position for error messages, as an offset into the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,24 +25,21 @@ RESERVED = frozenset(
 Scalar = bool | int | float | str | bytes | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal:
+class Literal(Struct, frozen=True, eq=False):
     """A constant; ``value`` is a runtime value (see ``values``)."""
 
     value: Scalar
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ident:
+class Ident(Struct, frozen=True, eq=False):
     """A variable."""
 
     name: str
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Select:
+class Select(Struct, frozen=True, eq=False):
     """``operand.field``, or ``has(operand.field)`` if ``test``, or ``operand.?field``."""
 
     operand: Node
@@ -50,8 +49,7 @@ class Select:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class Call(Struct, frozen=True, eq=False):
     """``function(args)`` or ``target.function(args)``; all operators but ``&&`` and ``||``."""
 
     function: str
@@ -60,8 +58,7 @@ class Call:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Logic:
+class Logic(Struct, frozen=True, eq=False):
     """``a && b && c`` or ``a || b || c``: an error counts only if nothing else decides."""
 
     operands: tuple[Node, ...]
@@ -71,8 +68,7 @@ class Logic:
     """Start and end of each operand in the source, where it has a source."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ListLiteral:
+class ListLiteral(Struct, frozen=True, eq=False):
     """``[a, ?b]``; ``optional`` holds the indices of elements with a question mark."""
 
     elements: tuple[Node, ...]
@@ -80,8 +76,7 @@ class ListLiteral:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MapLiteral:
+class MapLiteral(Struct, frozen=True, eq=False):
     """``{k: v, ?k: v}``; ``optional`` holds the indices of entries with a question mark."""
 
     entries: tuple[tuple[Node, Node], ...]
@@ -89,8 +84,7 @@ class MapLiteral:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comprehension:
+class Comprehension(Struct, frozen=True, eq=False):
     """Fold ``over``: start with ``initial``; while ``condition``, the result becomes ``step``."""
 
     over: Node
@@ -103,8 +97,7 @@ class Comprehension:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bind:
+class Bind(Struct, frozen=True, eq=False):
     """``cel.bind(name, value, body)``; the value is computed when first used."""
 
     name: str

@@ -9,12 +9,12 @@ Source: CEL specification "Gradual Type Checking"; cel-go's checker for the word
 """
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Type:
+
+class Type(Struct, frozen=True):
     """A static type; a variable's name starts with ``%``."""
 
     name: str

@@ -16,8 +16,9 @@ Source: CEL specification, "Values" and "Equality"; cel-go for the wording of er
 import enum
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.quantity import Quantity
 
@@ -60,29 +61,25 @@ class BoolKey(enum.Enum):
     TRUE = True
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(Struct, frozen=True, order=True):
     """A span of time in nanoseconds."""
 
     nanos: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Timestamp:
+class Timestamp(Struct, frozen=True, order=True):
     """A point in time, in nanoseconds since 1970-01-01T00:00:00Z."""
 
     nanos: int
 
 
-@dataclass(frozen=True, slots=True)
-class TypeName:
+class TypeName(Struct, frozen=True):
     """A type as a value, such as the result of ``type(1)``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Optional:
+class Optional(Struct, frozen=True, eq=False):
     """A value that may be absent."""
 
     present: bool

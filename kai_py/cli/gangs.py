@@ -6,11 +6,12 @@ The cluster is read once and one cycle is run on it; STATE and MESSAGE are from 
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from kai_py.api.problems import closest_match
 from kai_py.api.texts import count_of

@@ -8,9 +8,10 @@ import asyncio
 import enum
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from kai_py.api.texts import count_of

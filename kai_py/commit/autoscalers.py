@@ -20,7 +20,7 @@ Sources: disruption controls of Karpenter, FAQ of Cluster Autoscaler.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -175,7 +175,7 @@ class ScaleUpTracker:
             _suppressed(e, self._max_ineffective) if e.gang in suppressed else e
             for e in plan.unplaced
         )
-        return replace(plan, unplaced=tuple(unplaced))
+        return structs.replace(plan, unplaced=tuple(unplaced))
 
     def _finished_scale_up(self, nodes: Collection[str], now: float) -> float | None:
         """Start of the scale-up that is settled now; None if there is none."""

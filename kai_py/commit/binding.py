@@ -25,8 +25,9 @@ there is no provisioner, the chosen volume is bound to its claim. The kubelet wa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kai_py.api.gpu_reservation import VISIBLE_GPUS
 from kai_py.api.gpu_share import shared_gpu_metadata
@@ -69,8 +70,7 @@ class BindingOutcome(StrEnum):
     """It is not known yet whether the pod is bound; ``settle`` finds out."""
 
 
-@dataclass(frozen=True, slots=True)
-class BindingResult:
+class BindingResult(Struct, frozen=True):
     """The outcome of a binding; ``reason`` is a sentence, empty if the pod was bound."""
 
     pod: PodRef

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
@@ -45,8 +46,7 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One event on an object; ``note`` is a sentence of at most 1,024 bytes.
 
     ``details`` hold the same for programs, by the keys of ``kai_py.commit.event_writer``.

@@ -33,6 +33,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
@@ -82,8 +84,7 @@ class EvictionAnswer(NamedTuple):
     retry_after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionResult:
+class EvictionResult(Struct, frozen=True):
     """The outcome of an eviction; the other fields as of ``EvictionAnswer``."""
 
     eviction: Eviction

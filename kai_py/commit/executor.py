@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kai_py.commit.committer import Committer
 from kai_py.commit.dependencies import ExecutorDependencies, Lookups

@@ -20,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from msgspec import Struct
+
 from kai_py.api.gpu_reservation import (
     GPU_CONTAINER,
     RESERVED_GPU,
@@ -124,8 +126,7 @@ class GpuReservationError(Exception):
     """A shared GPU can't be handed to a pod; the text says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuDelivery:
+class GpuDelivery(Struct, frozen=True):
     """How shared GPUs reach containers. ``timeout``: seconds for a reservation pod to start.
 
     ``device_prefix`` is put before each UUID. Without ``template`` no GPU can be reserved.

@@ -8,7 +8,6 @@ without a namespace are in the namespace ``default``; those on queues name queue
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -65,7 +64,7 @@ class NamespaceTexts:
         if len(self._namespaces) < 2 and not self._access.is_restricted:
             return plan
         unplaced = tuple(map(self._unplaced, plan.unplaced))
-        return replace(
+        return structs.replace(
             plan, unplaced=unplaced, evictions=tuple(map(self._eviction, plan.evictions))
         )
 

@@ -14,8 +14,9 @@ that are under way.
 """
 
 import asyncio
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.queue import WITHDRAWN_BINDINGS
@@ -40,8 +41,7 @@ class ReadState(StrEnum):
     """The API gave no usable answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodReading:
+class PodReading(Struct, frozen=True):
     """A state, the pod as read (None if there was none), and why nothing is known."""
 
     state: ReadState

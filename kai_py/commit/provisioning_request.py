@@ -14,10 +14,9 @@ Source: ProvisioningRequest v1, KEP "Provisioning Request" of Cluster Autoscaler
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.api.autoscaling import NO_CLASS, ProvisioningConfig
 from kai_py.api.queue import GROUP
@@ -43,8 +42,7 @@ STATES = (
 FAILED_STATES = frozenset({"CapacityRevoked", "BookingExpired", "Failed"})
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Struct, frozen=True):
     """Equivalent pods."""
 
     pods: tuple[PodRef, ...]
@@ -60,8 +58,7 @@ class PodSet:
         return len(self.pods)
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredRequest:
+class DesiredRequest(Struct, frozen=True):
     """A ProvisioningRequest that must exist for a gang."""
 
     gang: str
@@ -105,7 +102,7 @@ def with_request_states(
     """``plan``, with the state of its request in the message of every gang that has one."""
     if not desired:
         return plan
-    return replace(
+    return structs.replace(
         plan,
         unplaced=tuple(
             _provisioned(each, desired[each.gang], requests) if each.gang in desired else each

@@ -6,9 +6,8 @@ about gangs that are just being created (``PendingReports``).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.commit.autoscalers import NodeProtector, ScaleUpTracker
 from kai_py.commit.dependencies import ExecutorDependencies, Lookups
@@ -185,8 +184,7 @@ MAX_REPORT_INTERVAL = 120.0
 """The longest interval between two reports on a gang of few pods whose reason keeps changing."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reported:
+class _Reported(Struct, frozen=True):
     """The last report on a gang: when it was made, and how long some changes have to wait.
 
     ``stages``: those that were reported since reports last came seldom.
@@ -255,7 +253,7 @@ class PendingReports:
         if not delays:
             return plan
         self._wake(min(delays.values()))
-        return replace(plan, unplaced=tuple(map(self._as_reported, due)))
+        return structs.replace(plan, unplaced=tuple(map(self._as_reported, due)))
 
     def _report(self, unplaced: Unplaced, now: float) -> _Reported:
         """What to report now, which is what was reported last if a change has to wait."""

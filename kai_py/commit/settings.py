@@ -1,7 +1,9 @@
 """Settings of commit; times in seconds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field, structs
 
 from kai_py.api.autoscaling import AutoscalingConfig
 from kai_py.api.records.core import ObjectMeta
@@ -13,8 +15,7 @@ from kai_py.config import DoubleAllocationPolicy
 FAILED_DEVICE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class CommitSettings:
+class CommitSettings(Struct, frozen=True):
     """Limits, timeouts (in seconds) and policies of commit, and the scheduler's names."""
 
     scheduler_name: str = "kai-scheduler"
@@ -75,7 +76,7 @@ class CommitSettings:
 
     def with_jitter(self, uniform: Callable[[float, float], float]) -> "CommitSettings":
         """These settings with waits drawn by ``uniform``, a number between two others."""
-        return replace(
+        return structs.replace(
             self,
             retry=replace(self.retry, uniform=uniform),
             backoff=replace(self.backoff, uniform=uniform),

@@ -40,6 +40,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef, GroupRef, PodRef
 from kai_py.api.texts import first_of
@@ -83,8 +85,7 @@ RELEASING_OUTCOMES = (BindingOutcome.DELETED, BindingOutcome.FAILED)
 FAILURE_OUTCOMES = (BindingOutcome.BOUND_ELSEWHERE, BindingOutcome.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class GangOutcome:
+class GangOutcome(Struct, frozen=True):
     """Outcome of a gang; ``reason`` says why nothing was bound, empty when binding began."""
 
     gang: GangPlacement

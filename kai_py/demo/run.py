@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from kai_py.api.crd import crds
@@ -112,8 +112,7 @@ EventListener = Callable[[AnyDemoEvent], None]
 Task = Coroutine[Any, Any, None]
 
 
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
+class DemoOptions(Struct, frozen=True):
     """Options of a run.
 
     ``until_idle`` ends every Job and waits for it; ``kubeconfig`` is written once the cluster

@@ -14,8 +14,9 @@ course, later. With eight nodes:
     peak       10 x 1  inference   deserved: reclaims the capacity of one pod of ablation
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kai_py.api.texts import count_of
 from kai_py.demo.workloads import DemoWorkload, GpuSource, QueueSetup
@@ -42,16 +43,14 @@ class Milestone(StrEnum):
     """Its Job is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class MilestoneReached:
+class MilestoneReached(Struct, frozen=True):
     """A milestone of a named workload."""
 
     workload: str
     milestone: Milestone
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptStep:
+class ScriptStep(Struct, frozen=True):
     """Once ``after`` has been reached, and ``pause`` seconds more, Jobs end and start."""
 
     title: str
@@ -61,16 +60,14 @@ class ScriptStep:
     submit: tuple[DemoWorkload, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Struct, frozen=True):
     """A sentence that is true once all of ``milestones`` have been reached."""
 
     sentence: str
     milestones: tuple[MilestoneReached, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """Everything that is fixed before the demo begins."""
 
     nodes: int
@@ -106,8 +103,7 @@ def script_for(nodes: int) -> Script:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Workloads:
+class _Workloads(Struct, frozen=True):
     chat: DemoWorkload
     llm: DemoWorkload
     protein: DemoWorkload

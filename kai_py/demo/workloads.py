@@ -5,9 +5,10 @@ A Job of a workload is what a user would write: a queue name, a ResourceClaimTem
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.grouping.annotations import MIN_AVAILABLE_KEY
@@ -28,8 +29,7 @@ class GpuSource(StrEnum):
     PLUGIN = "device plugin"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSetup:
+class QueueSetup(Struct, frozen=True):
     """A queue, and its deserved and maximum GPUs."""
 
     name: str
@@ -37,8 +37,7 @@ class QueueSetup:
     maximum: int
 
 
-@dataclass(frozen=True, slots=True)
-class DemoWorkload:
+class DemoWorkload(Struct, frozen=True):
     """A Job of ``pods`` pods with ``gpus`` GPUs each; ``min_available`` of them start together."""
 
     name: str

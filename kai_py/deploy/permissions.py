@@ -14,9 +14,10 @@ whole cluster, as the commands do by themselves, is there to be bound.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.queue import GROUP as QUEUE_GROUP
@@ -43,8 +44,7 @@ class Right(StrEnum):
     """Autoscalers may remove nodes that are promised to pods without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """A rule of a role, and why it is needed."""
 
     reason: str

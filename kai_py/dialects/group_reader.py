@@ -7,7 +7,8 @@ names, has nothing beyond that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
@@ -22,8 +23,7 @@ from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReader:
+class GroupReader(Struct, frozen=True):
     """The form in which one scheduler writes groups.
 
     ``marker`` and ``name``: what on the pod names a group, and the group's name. ``gang_suffix``

@@ -6,8 +6,9 @@ defaults if its workload uses KAI's API.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION

@@ -13,8 +13,9 @@ Source: Grove, scheduler.grove.io/v1alpha1 and its scheduler backends.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.records.unstructured import Unstructured, mapping_at, values_at

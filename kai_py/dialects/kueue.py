@@ -12,7 +12,7 @@ are admitted a selector for their domain: only the choice among its nodes is lef
 Source: Kueue, "Run A Group Of Plain Pods", KEP-2724.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner

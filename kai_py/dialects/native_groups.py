@@ -19,7 +19,8 @@ group is evicted as a whole.
 Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1; composite groups from v1alpha3 on.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
@@ -39,8 +40,7 @@ PARENT_FIELD = "spec.parentCompositePodGroupName"
 MAX_DEPTH = 10
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTree:
+class GroupTree(Struct, frozen=True):
     """The topmost object above a PodGroup (itself, if there is none), and the tree below that."""
 
     root: Unstructured

@@ -15,8 +15,9 @@ Source: scheduling.volcano.sh/v1beta1; the annotation is that of its predecessor
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.group_reader import GroupReader, group_source, min_member_tree

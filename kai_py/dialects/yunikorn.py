@@ -12,10 +12,10 @@ Source: Apache YuniKorn, "Gang Scheduling".
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.resource import AllocationResult, DeviceClass, ResourceClaim
 from kai_py.dra.allocator import (
@@ -44,8 +45,7 @@ UNKNOWN_USAGE = -1
 AllocationFailure = Infeasible | BudgetExceeded | AllocationError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AllocationStep:
+class AllocationStep(Struct, frozen=True, eq=False):
     """One more pod on a node: the devices it takes and the usage afterwards, or the failure."""
 
     picks: tuple[DevicePick, ...] = ()
@@ -53,8 +53,7 @@ class AllocationStep:
     failure: AllocationFailure | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryContext:
+class QueryContext(Struct, frozen=True, eq=False):
     """What all queries of a cluster have in common."""
 
     strategy: AllocationStrategy

@@ -7,7 +7,8 @@ themselves. No state is changed: marking the devices as allocated is the caller'
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import (
@@ -34,20 +35,17 @@ from kai_py.dra.spending import SelectorAllowance
 from kai_py.dra.usage_classes import DeviceUsage, device_usage
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """One allocation per claim, in the order of the claims."""
 
     allocations: tuple[AllocationResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Infeasible:
+class Infeasible(Struct, frozen=True):
     """The node can't serve the claims."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetExceeded:
+class BudgetExceeded(Struct, frozen=True):
     """The budget ran out before the search ended; ``proven``: it will each time."""
 
     steps: int
@@ -87,8 +85,7 @@ def allocate(
         return error.as_outcome()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeProblem:
+class NodeProblem(Struct, frozen=True, eq=False):
     """Claims on a node view, as far as it is independent of current allocations."""
 
     eligibility: Eligibility

@@ -11,7 +11,8 @@ shares take of shared devices must be left in sum, and no more than k shares tha
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.dra.constraints import AttributeElement, ConstraintKind
 from kai_py.dra.eligibility import Eligible
@@ -29,8 +30,7 @@ EligibleDevices = Mapping[int, frozenset[int]]
 """Devices that an option may take, by the option's position."""
 
 
-@dataclass(frozen=True, slots=True)
-class _CountingProblem:
+class _CountingProblem(Struct, frozen=True):
     """The input of the bounds: the requests, and how many devices each option needs."""
 
     search_state: SearchState

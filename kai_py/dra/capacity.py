@@ -15,7 +15,8 @@ thousandths where the policy has fractions; values that don't fit are an error, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat, parse_quantity
 from kai_py.api.records.resource import CapacityRequestPolicy, DeviceCapacity
@@ -28,8 +29,7 @@ ConsumedCapacity = tuple[tuple[str, int], ...]
 """Capacity names with nano-units, in the order of the device's capacities."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValidRange:
+class ValidRange(Struct, frozen=True):
     """A policy's range in nano-units."""
 
     min: int
@@ -38,8 +38,7 @@ class ValidRange:
     step_format: QuantityFormat
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCapacity:
+class ParsedCapacity(Struct, frozen=True):
     """One capacity of a device with its policy, parsed; amounts in nano-units."""
 
     name: str

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.api.records.resource import DeviceClass
 from kai_py.dra.device_kinds import DeviceKind
 from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
@@ -16,8 +19,7 @@ PLUGIN_RESOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GpuDefinition:
+class GpuDefinition(Struct, frozen=True):
     """Which devices count as GPUs: by driver, or all devices of a class.
 
     ``mig_slices_per_gpu``: for MIG devices that a device plugin serves.
@@ -26,7 +28,9 @@ class GpuDefinition:
     drivers: tuple[str, ...] = GPU_DRIVERS
     classes: tuple[str, ...] = ()
     resources: tuple[str, ...] = ("*/gpu",)
-    plugin_resources: Mapping[str, str] = field(default_factory=lambda: dict(PLUGIN_RESOURCES))
+    plugin_resources: Mapping[str, str] = msgspec.field(
+        default_factory=lambda: dict(PLUGIN_RESOURCES)
+    )
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
 
     def counts(self, driver: str, device_class: str) -> bool:

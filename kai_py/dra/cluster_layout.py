@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from kai_py.api.records.node import Node
 from kai_py.dra.identity import PoolID
@@ -67,8 +68,7 @@ class LayoutCache:
         self._blocks = {id(p): self._blocks[id(p)] for p in slices if id(p) in self._blocks}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterLayout:
+class ClusterLayout(Struct, frozen=True, eq=False):
     """Nodes and their devices at one revision of the inventory."""
 
     nodes: tuple[Node, ...]

@@ -6,9 +6,9 @@ clique. The driver reads the domain from the claim's opaque configuration: ``dom
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 
@@ -18,8 +18,7 @@ DAEMON = "daemon"
 """Type of those devices of the driver that are no channels."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ComputeDomain:
+class ComputeDomain(Struct, frozen=True, order=True):
     """A domain of a namespace: others can neither join it nor keep it where they are.
 
     ``id``: as claims name it. Where they name none, ``gang``, the key of theirs, is the domain.

@@ -8,7 +8,8 @@ the device, then the bare name where the domain is the driver's (KEP-4381, KEP-5
 """
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.rows import DeviceRow
@@ -27,8 +28,7 @@ class ConstraintKind(enum.Enum):
     DISTINCT = "distinctAttribute"
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """One constraint of a claim; ``requests`` names "req" or "req/alternative", empty means all."""
 
     kind: ConstraintKind

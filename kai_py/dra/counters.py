@@ -10,7 +10,8 @@ must have a compatibility group in common, and those without groups only share i
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.dra.device_state import PoolUsage
 from kai_py.dra.identity import PoolID
@@ -24,8 +25,7 @@ CounterSetID = tuple[int, str]
 """Position of the pool in the view, and name of the counter set."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CounterLayout:
+class CounterLayout(Struct, frozen=True, eq=False):
     """The counters of a node view, numbered."""
 
     values: tuple[int, ...]

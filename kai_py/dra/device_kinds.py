@@ -9,6 +9,8 @@ inventory, with a dictionary look-up each.
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.api.bounded import remember
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM, DeviceSelector
 from kai_py.dra.eligibility import ExpressionCompileError, ExpressionRuntimeError
@@ -131,8 +133,7 @@ class DeviceKinds:
         return self._requested[key]
 
 
-@dataclass(frozen=True, slots=True)
-class PossibleDevices:
+class PossibleDevices(Struct, frozen=True):
     """Devices that a request could get while all are free.
 
     ``by_node``: on each node; ``anywhere``: those that several nodes reach. ``are_shared``: some of

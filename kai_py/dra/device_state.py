@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import AllocationResult, DeviceRequestAllocationResult
 from kai_py.dra.identity import DeviceID, PoolID
@@ -45,12 +48,11 @@ class DeviceAllocation:
         return not self.exclusive_holders and not self.shares and not self.consumed
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUsage:
+class PoolUsage(Struct, frozen=True):
     """What is allocated of one pool; immutable."""
 
-    devices: Mapping[str, DeviceAllocation] = field(default_factory=dict)
-    counters: Mapping[CounterID, int] = field(default_factory=dict)
+    devices: Mapping[str, DeviceAllocation] = msgspec.field(default_factory=dict)
+    counters: Mapping[CounterID, int] = msgspec.field(default_factory=dict)
     """What all allocated devices draw, each counted once, in nano-units."""
 
     def device(self, device: str) -> DeviceAllocation:
@@ -230,8 +232,7 @@ def _with_counters(
 Key = TypeVar("Key")
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasedAllocation:
+class ReleasedAllocation(Struct, frozen=True):
     """A released allocation, and the usage of its pools right after the release."""
 
     allocation: AllocationResult

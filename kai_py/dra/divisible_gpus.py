@@ -11,7 +11,8 @@ driver tells these apart (``distinctAttribute``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.quantity import NANO, Quantity
@@ -35,8 +36,7 @@ MAX_SIZES = 8
 SHAREABLE = "device.allowMultipleAllocations"
 
 
-@dataclass(frozen=True, slots=True)
-class DivisibleGpu:
+class DivisibleGpu(Struct, frozen=True):
     """What GPUs of one size have in common.
 
     ``memory``: nano-bytes, 0 where the driver does not say. ``identifier``: the full name of an

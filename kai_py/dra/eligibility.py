@@ -12,6 +12,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from kai_py.api.records.node import taint_text, untolerated
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
@@ -75,16 +77,14 @@ SELECTION_CHECKS = frozenset(
 """Checks that exclude a device from what allocation mode All selects."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRejection:
+class DeviceRejection(Struct, frozen=True):
     """Why a device is not eligible; ``detail`` names selector, taint or error."""
 
     check: DeviceCheck
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Eligible:
+class Eligible(Struct, frozen=True):
     """A device is eligible; ``consumed_capacity`` of a share, empty for whole devices."""
 
     consumed_capacity: ConsumedCapacity = ()

@@ -6,7 +6,8 @@ only comparisons with kube-scheduler switch any off.
 """
 
 import enum
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 
 class AllocationStrategy(enum.Enum):
@@ -21,8 +22,7 @@ class AllocationStrategy(enum.Enum):
     BEST_FIT = "best-fit"
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """Switches of the allocator; everything is enabled by default."""
 
     admin_access: bool = True
@@ -40,7 +40,7 @@ class Features:
     @classmethod
     def only(cls, *names: str) -> "Features":
         """Enable exactly the named features."""
-        return cls(**{field.name: field.name in names for field in fields(cls)})
+        return cls(**{name: name in names for name in cls.__struct_fields__})
 
 
 ALL_FEATURES = Features()

@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import DeviceRequestAllocationResult
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
@@ -36,8 +38,7 @@ FOUR_SLICE_PRODUCTS = ("A30", "RTX PRO 6000")
 """NVIDIA's GPUs with four compute slices; all others with MIG have seven."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolWeights:
+class PoolWeights(Struct, frozen=True):
     """The GPUs that each device of a pool counts as, and that the pool adds to each node.
 
     ``rows``, ``by_device``: by name of a device; ``by_node``: by name of a node.

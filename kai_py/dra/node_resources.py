@@ -14,8 +14,9 @@ Sources: the texts of both APIs, nodeallocatabledynamicresources.go of kube-sche
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from kai_py.api.quantity import NANO, Quantity, QuantityError, parse_quantity
 from kai_py.api.records.resource import (
@@ -32,8 +33,7 @@ FindDevice = Callable[[str, str, str], Device | None]
 Amounts = dict[str, Quantity]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResources:
+class NodeResources(Struct, frozen=True):
     """What the devices of one claim take of its node; ``former``: in the spelling of 1.36."""
 
     mapped: Amounts = field(default_factory=dict)

@@ -5,7 +5,8 @@ those of the allocator of Kubernetes 1.37.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.api.records.resource import (
@@ -24,8 +25,7 @@ from kai_py.dra.identity import AllocationError
 from kai_py.snapshot.accounting import DeviceRequestSpec
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSelector:
+class RequestSelector(Struct, frozen=True):
     """A CEL selector and its place for messages: "class C" or "claim NS/X", and #i."""
 
     expression: str
@@ -46,16 +46,14 @@ class RequestSelector:
         return str(self) if self.is_of_class else f"selector #{self.position}"
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedExpression:
+class DerivedExpression(Struct, frozen=True):
     """An attribute computed from a device for the constraints."""
 
     name: str
     expression: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Option:
+class Option(Struct, frozen=True, eq=False):
     """One way to satisfy a request: the request itself, or one of its alternatives."""
 
     position: int
@@ -82,8 +80,7 @@ class Option:
     """Positions of the claim's constraints that apply to this option."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ParsedClaim:
+class ParsedClaim(Struct, frozen=True, eq=False):
     """One claim; a request is a tuple of options, of which the first feasible one is taken."""
 
     name: str
@@ -92,8 +89,7 @@ class ParsedClaim:
     config: tuple[DeviceClaimConfiguration, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ParsedClaims:
+class ParsedClaims(Struct, frozen=True, eq=False):
     """All claims of one pod, allocated together; equal pods may share one."""
 
     claims: tuple[ParsedClaim, ...]
@@ -156,8 +152,7 @@ def _check_constraint_types(claim: ResourceClaim) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _RequestPosition:
+class _RequestPosition(Struct, frozen=True):
     """The position of a request in the claims."""
 
     claim: ResourceClaim

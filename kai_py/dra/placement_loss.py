@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from kai_py.dra.counters import CounterDraw, CounterLayout
 from kai_py.dra.symmetry import connected_components
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PartitionedDevice:
+class _PartitionedDevice(Struct, frozen=True, eq=False):
     counters: tuple[int, ...]
     draws: tuple[CounterDraw, ...]
     """Per partition, by index into ``counters``."""

@@ -24,6 +24,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.api.records.node import Node
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import PoolID
@@ -36,13 +39,12 @@ DEVICE_CACHE_SIZE = 4096
 ALLOCATION_CACHE_SIZE = 100_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PhysicalDevice:
+class PhysicalDevice(Struct, frozen=True, eq=False):
     """Partitions that draw on one counter set, by position in it."""
 
     values: Draw
     draws: tuple[Draw, ...]
-    _exhausted: dict[tuple[int, ...], bool] = field(default_factory=dict)
+    _exhausted: dict[tuple[int, ...], bool] = msgspec.field(default_factory=dict)
     """By the positions of the allocated partitions."""
 
     def is_exhausted(self, allocated: tuple[int, ...]) -> bool:
@@ -66,8 +68,7 @@ class PhysicalDevice:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PhysicalDevices:
+class PhysicalDevices(Struct, frozen=True, eq=False):
     """The physical devices of a pool by partition; None for a device that is no partition."""
 
     by_partition: tuple[PhysicalDevice | None, ...]

@@ -6,8 +6,9 @@ selector only tests (``has``) need not exist. Source: KEP-4381, CEL environment 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from kai_py.api.problems import closest_match
 from kai_py.api.records.resource import Device, ResourceSlice
@@ -27,8 +28,7 @@ FULL_PATH = len(("map", "domain", "name"))
 NOUNS = {ATTRIBUTES: "attribute", CAPACITY: "capacity"}
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceValue:
+class DeviceValue(Struct, frozen=True):
     """``device.<map>["<domain>"].<name>``; without a domain and a name, ``device.driver``."""
 
     map: str
@@ -41,8 +41,7 @@ class DeviceValue:
         return f"{NOUNS[self.map]} {f'{self.domain}/' if self.domain else ''}{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class UnpublishedName:
+class UnpublishedName(Struct, frozen=True):
     """A value that no device has; ``nearest``: the one that was probably meant, if any."""
 
     value: DeviceValue
@@ -56,8 +55,7 @@ class UnpublishedName:
         return f"No device publishes {self.value}; did you mean {self.nearest}?"
 
 
-@dataclass(frozen=True, slots=True)
-class UnpublishedText:
+class UnpublishedText(Struct, frozen=True):
     """A text with which a value is compared and that no device has; and the nearest."""
 
     value: DeviceValue
@@ -76,8 +74,7 @@ Unpublished = UnpublishedName | UnpublishedText
 Names = dict[str, dict[str, set[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedNames:
+class PublishedNames(Struct, frozen=True):
     """What devices publish: by map and domain the names, by value the texts."""
 
     names: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)

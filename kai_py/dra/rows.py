@@ -9,8 +9,10 @@ nothing, ``Gt`` and ``Lt`` compare integers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+
+from msgspec import Struct, field
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
@@ -64,8 +66,7 @@ CounterID = tuple[str, str]
 """Counter set and counter."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReach:
+class NodeReach(Struct, frozen=True):
     """The nodes that can use a device; exactly one of the three is set in valid objects."""
 
     node_name: str = ""
@@ -81,8 +82,7 @@ class NodeReach:
         return self.selector is not None and node_selector_matches(self.selector, node)
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+class Consumption(Struct, frozen=True):
     """What a device draws from one counter set while it is allocated, in nano-units."""
 
     counter_set: str
@@ -153,8 +153,7 @@ class DeviceRow:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ParsedSlice:
+class ParsedSlice(Struct, frozen=True, eq=False):
     """One version of a slice, parsed."""
 
     slice: ResourceSlice

@@ -17,7 +17,8 @@ alternative of a request is taken does not depend on rank. Kubernetes has no suc
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.records.node import HARD_EFFECTS
 from kai_py.api.records.resource import DeviceAttribute
@@ -40,8 +41,7 @@ DevicesByPhysical = dict[int, list[tuple[int, int]]]
 """By physical device, its partitions with their positions in it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BestFit:
+class BestFit(Struct, frozen=True, eq=False):
     """The best-fit order on one node view."""
 
     losses: PlacementLoss

@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM
 from kai_py.dra.bounds import provably_infeasible
 from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
@@ -59,8 +61,7 @@ class SearchStatus(enum.Enum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSearchResult:
+class DeviceSearchResult(Struct, frozen=True):
     """The result of a search; ``picks`` in the order of results."""
 
     status: SearchStatus

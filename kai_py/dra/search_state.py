@@ -6,6 +6,8 @@ restores all of them exactly.
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.dra.capacity import ConsumedCapacity
 from kai_py.dra.constraints import ConstraintState, with_device
 from kai_py.dra.counters import CounterLayout, CounterSetID, groups_with_device
@@ -14,8 +16,7 @@ from kai_py.dra.parsed_claims import Option
 from kai_py.dra.usage_classes import DeviceUsage
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePick:
+class DevicePick(Struct, frozen=True):
     """A device of the view, chosen for an option; ``consumed`` for shares."""
 
     option: int

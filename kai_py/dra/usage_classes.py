@@ -9,7 +9,9 @@ import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from kai_py.dra.capacity import ConsumedCapacity
 from kai_py.dra.cluster_layout import ClusterLayout, Interner, Ints
@@ -27,15 +29,14 @@ from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.pools import PhysicalDevices, Pool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceUsage:
+class DeviceUsage(Struct, frozen=True, eq=False):
     """What is allocated before a search begins; immutable."""
 
     devices: tuple[DeviceAllocation, ...]
     """Per device of the view."""
     counters_left: tuple[int, ...]
     """Per counter what is left of it, in nano-units; negative where it is overdrawn."""
-    groups: Mapping[CounterSetID, frozenset[str]] = field(default_factory=dict)
+    groups: Mapping[CounterSetID, frozenset[str]] = msgspec.field(default_factory=dict)
     overdrawn: frozenset[int] = frozenset()
     """Positions of pools whose partitions are refused because some counter is overdrawn."""
 

@@ -9,7 +9,8 @@ Source: Kubernetes documentation "Validation rules" of CustomResourceDefinitions
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.cel.check import Environment
 from kai_py.cel.expression import CompileError, Expression, compile_expression
@@ -28,8 +29,7 @@ REASONS = (
 _STEP = re.compile(r"\.(?P<field>[^.\[\]]+)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]")
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationRule:
+class ValidationRule(Struct, frozen=True):
     """A compiled rule."""
 
     name: str

@@ -17,8 +17,9 @@ import binascii
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.cel.library.times import parse_duration, parse_timestamp
 from kai_py.cel.syntax import RESERVED
@@ -109,8 +110,7 @@ _KEYWORDS = RESERVED | {"true", "false", "null"}
 _ESCAPED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 
-@dataclass(frozen=True, slots=True)
-class Preserved:
+class Preserved(Struct, frozen=True):
     """Fields that no expression can access, kept so that objects which differ there are unequal."""
 
     fields: Json

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from kai_py.cel.closures import Activation
 from kai_py.cel.expression import Expression
 from kai_py.cel.values import NONE, CELRuntimeError, CostLimitError, Optional, Value
@@ -44,8 +46,7 @@ _REPORTS: dict[str, Callable[[str, str, str], FieldError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Validator:
+class Validator(Struct, frozen=True):
     """The rules of a schema and of its subschemas."""
 
     schema: Json
@@ -105,8 +106,7 @@ def _make_inner(schema: Any, node: Any) -> Validator | None:
     return _make(schema, node, root=bool(node.get(EMBEDDED)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A value in an object, and the old value at the same position, if there is one."""
 
     value: Any

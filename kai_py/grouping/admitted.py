@@ -8,9 +8,9 @@ not installed yields no more than the objects themselves say.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from kai_py.api.gpu_reservation import GpuGroup, reserved_group
 from kai_py.api.gpu_share import (

@@ -26,9 +26,10 @@ operation per object.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.queue import GROUP

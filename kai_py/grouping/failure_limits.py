@@ -24,9 +24,10 @@ each kind).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.core import Pod

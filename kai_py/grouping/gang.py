@@ -5,15 +5,16 @@ them (minMember); an inner node requires ``min_subgroups`` of its children, all 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import OwnerReference, Pod
 from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyConstraint:
+class TopologyConstraint(Struct, frozen=True):
     """Keeps a subgroup's pods within one domain of a level; levels are node label keys.
 
     ``fitting_level``: required if an empty domain of that level could hold them, else preferred.
@@ -25,8 +26,7 @@ class TopologyConstraint:
     fitting_level: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Subgroup:
+class Subgroup(Struct, frozen=True):
     """A node of the gang's tree; the root's name is empty.
 
     ``evicted_together``: its pods are evicted together or not at all, elastic or not.
@@ -68,8 +68,7 @@ class Subgroup:
         return sum(sorted(child.min_pods() for child in self.children)[: self.needed_children])
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The object to which a gang's events and explanations are written."""
 
     api_version: str
@@ -92,8 +91,7 @@ def named_owner(reference: OwnerReference, namespace: str) -> Owner:
     return Owner(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureLimit:
+class FailureLimit(Struct, frozen=True):
     """A workload that fails if more than ``remaining`` further pods with this limit are evicted.
 
     Pods with the same ``key`` count together. ``cause``: the field that sets the limit, and its
@@ -114,8 +112,7 @@ class FailureLimit:
         return f"{self.owner.kind} {self.owner.namespace}/{self.owner.name}: {self.cause}"
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedPods:
+class ExpectedPods(Struct, frozen=True):
     """Pods that a framework creates once others run.
 
     ``count`` pods in total belong to the leaf; those that do not exist yet will be like ``pod``.
@@ -126,8 +123,7 @@ class ExpectedPods:
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class GangSpec:
+class GangSpec(Struct, frozen=True):
     """A gang as derived from its pods' owners, and what one of its pods is in it."""
 
     key: str

@@ -5,8 +5,9 @@ subgroups, and never its minMember set. That set counts as non-preemptible in ev
 queue and all ancestors must deserve it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kai_py.api.node_departures import DepartureTreatment
 from kai_py.api.spot import SpotUse
@@ -32,8 +33,7 @@ class Wording(StrEnum):
     KAI = "kai"
 
 
-@dataclass(frozen=True, slots=True)
-class GangAffinity:
+class GangAffinity(Struct, frozen=True):
     """A preference for the nodes of the gang with key ``gang``, or for their domains.
 
     ``level`` is the node label whose values are the domains, empty for the nodes themselves.
@@ -43,8 +43,7 @@ class GangAffinity:
     level: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangSettings:
+class GangSettings(Struct, frozen=True, kw_only=True):
     """Durations in seconds, times since the epoch; None leaves it to pods or configuration."""
 
     priority: int | None = None

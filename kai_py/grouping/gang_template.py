@@ -5,10 +5,10 @@ and annotations with a number.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.numbers import NumberError, parse_count, parse_int64
 from kai_py.api.records.core import ObjectMeta, Pod
@@ -31,8 +31,7 @@ def _order_zero(_pod: Pod) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadOwner:
+class WorkloadOwner(Struct, frozen=True):
     """An owner whose pods are to be grouped.
 
     ``has_queue``: whether a queue is named for them. ``owners`` gives access to further objects
@@ -52,8 +51,7 @@ class WorkloadOwner:
         return tuple(each.found.metadata for each in (self.link, *self.above))
 
 
-@dataclass(frozen=True, slots=True)
-class GangTemplate:
+class GangTemplate(Struct, frozen=True):
     """A gang as its owner describes it.
 
     ``gang_suffix_of`` splits the owner's pods into several gangs. ``subgroup_of`` and ``order_of``
@@ -76,8 +74,7 @@ class GangTemplate:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Framework:
+class Framework(Struct, frozen=True):
     """Code for one framework: the fields it reads of the owner, and its gang template."""
 
     field_paths: tuple[str, ...]

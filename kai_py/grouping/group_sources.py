@@ -9,9 +9,10 @@ ignored and reported.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.gang import GangSpec
@@ -35,8 +36,7 @@ def _no_metadata(_chain: OwnerChain, _owners: Owners) -> tuple[ObjectMeta, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSource:
+class GroupSource(Struct, frozen=True):
     """One way to name the gang of a pod.
 
     ``marker`` returns what of the pod names this source, as people read it (``annotation

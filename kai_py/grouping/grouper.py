@@ -11,10 +11,10 @@ walk to the top and a few dict reads. Sources: the owner-to-group tables of the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from sys import intern
 
 import msgspec
+from msgspec import Struct, structs
 
 from kai_py.api.bounded import remember
 from kai_py.api.numbers import MAX_COUNT, parse_int64
@@ -80,8 +80,7 @@ NO_RULE = Rule.model_construct(owners=())
 NO_OWNER = "pod without an owner that makes gangs"
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedTemplate:
+class _CachedTemplate(Struct, frozen=True):
     """A template and the objects it was computed from; valid while they are the same."""
 
     template: GangTemplate
@@ -145,10 +144,10 @@ class Grouper:
         if context.queue.ignored_marker:
             ignored = [*ignored, context.queue.ignored_marker]
         if ignored:
-            spec = replace(spec, ignored_markers=(*spec.ignored_markers, *ignored))
+            spec = structs.replace(spec, ignored_markers=(*spec.ignored_markers, *ignored))
         limits, workloads = failure_limits(context.chain), owner_names(context.chain)
         if limits or workloads:
-            spec = replace(spec, failure_limits=limits, workloads=workloads)
+            spec = structs.replace(spec, failure_limits=limits, workloads=workloads)
         return with_annotations(spec, context.chain)
 
     def _by_owner(self, context: PodContext) -> GangSpec:
@@ -206,7 +205,7 @@ def _within_bounds(spec: GangSpec) -> GangSpec:
         return spec
     owner = spec.owner
     place = f"{owner.kind} {owner.namespace}/{owner.name}"
-    return replace(
+    return structs.replace(
         spec,
         tree=SINGLE_POD.tree,
         subgroup="",
@@ -263,12 +262,14 @@ def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
         else:
             template = _template_from_rule(rule, workload)
     except InvalidWorkloadError as error:
-        template = replace(SINGLE_POD, problem=str(error))
+        template = structs.replace(SINGLE_POD, problem=str(error))
     too_large = tree_problem(template.tree) or _too_many_expected(template.expected)
     if too_large:
-        template = replace(SINGLE_POD, problem=too_large)
+        template = structs.replace(SINGLE_POD, problem=too_large)
     if template.problem:
-        return replace(template, problem=f"{kind} {meta.namespace}/{meta.name}: {template.problem}")
+        return structs.replace(
+            template, problem=f"{kind} {meta.namespace}/{meta.name}: {template.problem}"
+        )
     return template
 
 
@@ -337,7 +338,7 @@ def _template_within(template: GangTemplate, topology: TopologyConstraint) -> Ga
             remember(known, id(tree), (tree, within(tree, topology)), MAX_KNOWN_TREES)
         return known[id(tree)][1]
 
-    return replace(
+    return structs.replace(
         template,
         tree=within(template.tree, topology),
         tree_with=None if tree_with is None else constrained,
@@ -388,7 +389,7 @@ def _annotated_min_members(chain: OwnerChain, template: GangTemplate) -> Subgrou
     number = parse_int64(chain.nearest(*template.min_member_annotations))
     if number is None or not 0 <= number <= MAX_COUNT:
         return template.tree
-    return replace(template.tree, min_members=max(number, 1))
+    return structs.replace(template.tree, min_members=max(number, 1))
 
 
 def _unknown_subgroup(subgroup: str, cached: _CachedTemplate) -> str:

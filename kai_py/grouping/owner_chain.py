@@ -12,12 +12,12 @@ grouped again when such an object, or its kind, appears.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec import Struct, field
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
@@ -79,8 +79,7 @@ def _no_object(_collection: str, _namespace: str, _name: str) -> object | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownOwners:
+class KnownOwners(Struct, frozen=True):
     """Owners of which only a few objects can be read, and no namespace.
 
     ``found``: by uid; of others it is known that they are ``missing``. ``find_named``: reads an

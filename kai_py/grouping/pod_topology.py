@@ -8,9 +8,10 @@ constrains the gang; it is reported on the pod.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.kai import POD_GROUP_API_VERSION

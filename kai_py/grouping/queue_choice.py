@@ -6,8 +6,9 @@ key takes precedence over those of dialects, and an annotation over a label. A w
 its queue with KAI's key also gets KAI's defaults, for example a minMember of 1 for a Job.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.grouping.owner_chain import OwnerChain, Owners
@@ -20,16 +21,14 @@ class Defaults(StrEnum):
     KAI = "kai"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueKey:
+class QueueKey(Struct, frozen=True):
     """A label or annotation that names a queue."""
 
     key: str
     defaults: Defaults = Defaults.NATIVE
 
 
-@dataclass(frozen=True, slots=True)
-class QueueChoice:
+class QueueChoice(Struct, frozen=True):
     """A queue's name, empty when nothing names one.
 
     ``ignored_marker``: the label that names another queue than the annotation beside it, if any.

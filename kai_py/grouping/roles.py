@@ -4,8 +4,9 @@ A leaf has the topology that its template requests; with segments it is a subgro
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured, mapping_at
@@ -17,8 +18,7 @@ from kai_py.grouping.segments import leaf_of_template, leaf_reader
 from kai_py.grouping.topology_annotations import is_annotated, template_topology
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """``pods`` replicas of a template, of which the ``annotations`` are given with their place.
 
     ``index_label``: the pod label with their index, empty if they have none.
@@ -33,8 +33,7 @@ class Role:
     has_segments_of_workload: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RoleLeaves:
+class RoleLeaves(Struct, frozen=True):
     """The subgroups of roles, and by role a function that names the leaf of a pod."""
 
     subgroups: tuple[Subgroup, ...]

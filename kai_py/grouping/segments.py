@@ -9,8 +9,10 @@ Source: KAI-Scheduler, docs/developer/designs/segmented-subgroups.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.numbers import NumberError, parse_count, parse_int64
 from kai_py.api.records.core import Pod
@@ -60,8 +62,7 @@ def leaf_reader(
     return lambda pod: f"{name}-{max(_index(pod, label), 0) // size % count}"
 
 
-@dataclass(frozen=True, slots=True)
-class Segments:
+class Segments(Struct, frozen=True):
     """How pods form segments.
 
     Each segment has ``constraint``, and all of them ``within``, where the gang is constrained

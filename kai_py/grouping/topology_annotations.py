@@ -14,8 +14,10 @@ Source: KAI-Scheduler, docs/topology (README, multilevel, segments).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.queue import GROUP
 from kai_py.api.records.kai import KaiTopology
@@ -54,8 +56,7 @@ KEYS = LEVEL_KEYS | {TOPOLOGY_KEY, INDEX_LABEL_KEY, *SEGMENT_SIZE_KEYS}
 Annotations = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateTopology:
+class TemplateTopology(Struct, frozen=True):
     """What a template asks of its pods; ``location`` names its size of segments in messages.
 
     ``constraint`` holds for all of them. With a ``segment_size`` they form segments with a

@@ -5,9 +5,9 @@ rules for the kind say all the same which gang its pods will be, or what keeps t
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
+from msgspec import structs
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.api.records.unstructured import mappings_in
@@ -49,7 +49,9 @@ def gang_of_workload(
         return None
     place = f"{kind} {meta.namespace}/{meta.name}: "
     problem = spec.problem.removeprefix(place)
-    return replace(spec, owner=replace(spec.owner, uid=meta.uid), problem=problem, pod_problem="")
+    return structs.replace(
+        spec, owner=structs.replace(spec.owner, uid=meta.uid), problem=problem, pod_problem=""
+    )
 
 
 def first_template(spec: object) -> ObjectMeta:

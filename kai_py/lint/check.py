@@ -6,8 +6,9 @@ another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
 from kai_py.lint.manifest import Finding, Manifest, Rule, Severity, mappings_at, text_at
@@ -79,8 +80,7 @@ MAX_ROUNDS = 5
 """Rounds of all rules at most; one after which nothing is corrected is the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class LintReport:
+class LintReport(Struct, frozen=True):
     """Findings, in the order of the file, and the file's valid form."""
 
     findings: tuple[Finding, ...]
@@ -156,8 +156,7 @@ def _found(rule: Rule, manifest: Manifest) -> Iterator[Finding]:
         yield manifest.error((), text)
 
 
-@dataclass(slots=True)
-class _CheckedText:
+class _CheckedText(Struct):
     """One text while it is checked."""
 
     text: str

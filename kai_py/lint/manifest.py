@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from msgspec import Struct
+
 from kai_py.api.manifests import LineMapping, line_at
 from kai_py.api.problems import FieldPath, closest_match, field_path
 
@@ -27,8 +29,7 @@ class Severity(enum.StrEnum):
     """Valid, but perhaps not what was meant, or dependent on objects outside the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One finding on one object of a file."""
 
     line: int

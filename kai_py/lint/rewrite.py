@@ -9,10 +9,10 @@ corrected value then (shared anchors, unusual layout) is written out as a whole 
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from kai_py.api.manifests import Document, ManifestError, read_documents
 
@@ -22,8 +22,7 @@ _MARKER = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
 """Markers that end a document."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Edit:
+class Edit(Struct, frozen=True, order=True):
     """Replacement of ``text[start:end]``."""
 
     start: int

@@ -6,7 +6,8 @@ numbers that decided), and for each change of a queue.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+
+from msgspec import structs
 
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.plan.extensions import queue_key, step_key
@@ -60,9 +61,9 @@ def log_queue_change(before: QueueInfo | None, after: QueueInfo | None) -> None:
 def _written(queue: QueueInfo | None) -> dict[str, object]:
     """The settings of a queue as plain values; the defaults for None."""
     of = queue or QueueInfo(name="")
-    values = {each.name: getattr(of, each.name) for each in fields(QueueInfo)}
+    values = structs.asdict(of)
     return {
-        name: asdict(value) if isinstance(value, NamespaceRule) else value
+        name: structs.asdict(value) if isinstance(value, NamespaceRule) else value
         for name, value in values.items()
         if name not in NOT_CONFIGURED
     }

@@ -5,9 +5,8 @@ rejects, how many are allocated, tainted, out of counters or too small, which po
 and which device comes nearest and what it has instead. Allocated claims list their devices.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -17,8 +16,7 @@ from kai_py.dra.identity import AllocationError
 from kai_py.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedDevices:
+class RejectedDevices(Struct, frozen=True):
     """Devices that a check rejected; ``reason`` is the selector and condition, or the taint."""
 
     check: str
@@ -26,8 +24,7 @@ class RejectedDevices:
     devices: int
 
 
-@dataclass(frozen=True, slots=True)
-class NearestDevice:
+class NearestDevice(Struct, frozen=True):
     """The device that fails the fewest conditions, the first of these, and its actual values."""
 
     device: str
@@ -35,8 +32,7 @@ class NearestDevice:
     actual: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFunnel:
+class RequestFunnel(Struct, frozen=True):
     """A request, or one alternative of it; ``count`` is 0 for allocation mode All.
 
     Of the ``matching`` devices some are ``free``, of which a single node has at most
@@ -53,8 +49,7 @@ class RequestFunnel:
     nearest: NearestDevice | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFunnel:
+class ClaimFunnel(Struct, frozen=True):
     """A claim and the devices in the cluster; ``unusable_pools`` are incomplete or invalid.
 
     ``allocated`` are the devices of the claim, ``driver/pool/device``.

@@ -7,8 +7,10 @@ queues are also those of the command line.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
 from kai_py.observe.queue_explanation import uncharged_gangs
@@ -19,8 +21,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
+class QueueRow(Struct, frozen=True):
     """A queue; amounts by resource, CPU in cores.
 
     None is unlimited, as it is in JSON. Amounts include the queues below;
@@ -127,8 +128,7 @@ FULL = 9
 NO_OWNER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """The nodes of one topology domain, in natural order of their names.
 
     ``fill`` has a character per node: 0 (free) to 9 (all GPUs allocated), ``x`` for one that is
@@ -146,8 +146,7 @@ class Domain:
     owners: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PendingGang:
+class PendingGang(Struct, frozen=True):
     """A pending gang: why it waits, and its position in its queue, counted from 1.
 
     ``min_members`` is minMember; ``pods`` are those not placed, ``bound`` those that run already;
@@ -169,8 +168,7 @@ class PendingGang:
     ageing_points: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LargestGang:
+class LargestGang(Struct, frozen=True):
     """The most pods of ``gpus_per_pod`` whole GPUs that idle capacity takes at once.
 
     ``in_one_domain``: of these, the most within one domain. Queues and other requests are left out.
@@ -181,8 +179,7 @@ class LargestGang:
     in_one_domain: int
 
 
-@dataclass(frozen=True, slots=True)
-class OtherGangs:
+class OtherGangs(Struct, frozen=True):
     """Sums over the gangs that a reader may not see; ``gpus`` are those allocated to them."""
 
     running: int
@@ -191,8 +188,7 @@ class OtherGangs:
     gpus: float
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(Struct, frozen=True):
     """The cluster as of cycle ``cycle``, made at ``time`` (seconds since the epoch).
 
     ``levels`` are the node labels by which domains are formed. ``owners`` are queues; "" stands for

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.plan.plan import Plan
@@ -54,8 +55,7 @@ def queue_positions(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, int]
     }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUsage:
+class NodeUsage(Struct, frozen=True):
     """GPUs of one node, and how many each queue has of them; ``row`` is its row in the snapshot."""
 
     row: int

@@ -10,8 +10,10 @@ import enum
 import math
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
@@ -41,8 +43,7 @@ class DecisionKind(enum.StrEnum):
     """The gang was pending and has been deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """One decision about a gang; ``time`` in seconds since the epoch.
 
     ``stage`` and ``message`` say why it waits, ``previous_stage`` what stopped it before ("" if

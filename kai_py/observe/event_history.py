@@ -7,8 +7,10 @@ within seconds are merged.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from kai_py.api import event_annotations as details
 from kai_py.api.records.core import ObjectMeta

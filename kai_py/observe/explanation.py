@@ -12,9 +12,12 @@ them. O(pods) per cycle that is explained.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kai_py.api.choices import Subject
 from kai_py.api.node_departures import DepartureStage
@@ -50,8 +53,7 @@ from kai_py.snapshot.snapshot import Snapshot
 MAX_RELEASES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedRelease:
+class ExpectedRelease(Struct, frozen=True):
     """By ``at`` (seconds since the epoch) pods with ``gpus`` in total are expected to have ended.
 
     ``at`` is 0 for pods that are terminating already. ``is_observed``: some of the runtimes are not
@@ -102,8 +104,7 @@ OTHER_SCHEDULER = "OtherScheduler"
 NO_PODS = "NoPods"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLevel:
+class QueueLevel(Struct, frozen=True):
     """A queue on the path from the gang's queue to the root; amounts in ``unit``.
 
     In JSON, null is no limit.
@@ -118,8 +119,7 @@ class QueueLevel:
     unit: str = "GPUs"
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """A gang as of one cycle.
 
     ``state`` is Running, Starting, Terminating, Deleted, OtherScheduler, NoPods or the stage that

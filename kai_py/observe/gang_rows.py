@@ -12,7 +12,8 @@ the rest of it is evicted (``plan.actions.stale``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import Preemptibility
@@ -65,8 +66,7 @@ def below_min_member(gang: Gang) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRow:
+class TreeRow(Struct, frozen=True):
     """A subgroup; the gang itself has no name.
 
     A leaf needs ``min_members`` pods; ``min_subgroups`` of the ``children`` must reach theirs, None
@@ -107,8 +107,7 @@ def _tree_row(tree: Subgroup, bound: Mapping[str, int], pods: Mapping[str, int])
     )
 
 
-@dataclass(frozen=True, slots=True)
-class GangRow:
+class GangRow(Struct, frozen=True):
     """A gang: ``bound`` of ``pods`` are bound; ``message``: why it is pending.
 
     ``nodes``: where the bound pods are. ``ageing_points``: points of priority for waiting.
@@ -172,8 +171,7 @@ def _row(snapshot: Snapshot, gang: Gang, state: str, message: str, gained: int =
 MAX_GANGS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class RunningGang:
+class RunningGang(Struct, frozen=True):
     """A gang of which ``bound`` of the ``pods`` are on ``nodes``; ``starting``: not started yet.
 
     ``gpus`` are those allocated to it; ``created``, ``started`` in seconds since the epoch.
@@ -191,8 +189,7 @@ class RunningGang:
     starting: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GangPage:
+class GangPage(Struct, frozen=True):
     """The first of the ``total`` gangs that match."""
 
     cycle: int

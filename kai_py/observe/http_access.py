@@ -25,6 +25,7 @@ from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from msgspec import Struct
 
 from kai_py.api.queue import GROUP as QUEUE_GROUP
 from kai_py.observe.cluster_view import ClusterView
@@ -46,8 +47,7 @@ ReaderFinder = Callable[[str], Awaitable[Reader | AccessDenial]]
 """The reader whose token it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAccess:
+class HttpAccess(Struct, frozen=True):
     """The listen address, the token's file if one is configured, and a reviewer of other tokens.
 
     ``find_reader``: who sees its own part with a token that ``review`` refuses for a path.

@@ -31,11 +31,12 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from kai_py.api.choices import Subject
 from kai_py.api.texts import printable

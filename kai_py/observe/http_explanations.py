@@ -12,11 +12,13 @@ that no proxy takes the silence for the end:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.observe.explanation import Explanation
 from kai_py.observe.gang_rows import NOT_PENDING
@@ -34,8 +36,7 @@ Suggest = Callable[[str, OnFound], Awaitable[SuggestionSearch]]
 """The search for suggestions for a gang, by key; each is passed on as it is found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplanationLine:
+class ExplanationLine(Struct, frozen=True, kw_only=True):
     """A line: one of ``explained``, ``suggestion`` with its ``gang``, and ``finished``."""
 
     explained: list[Explanation] | None = None

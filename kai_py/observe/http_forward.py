@@ -13,12 +13,12 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from msgspec import Struct
 
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.http_access import OWN_HEADER, PROTECTED_PREFIX
@@ -26,8 +26,7 @@ from kai_py.observe.http_access import OWN_HEADER, PROTECTED_PREFIX
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(Struct, frozen=True):
     """The replica that answers; ``leader`` and ``address`` of the one that leads, if it is known.
 
     ``name`` is unique to the process.

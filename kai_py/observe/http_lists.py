@@ -6,7 +6,9 @@ scheduler placed are among the allocated ones; no gang is named for them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder, list_devices
@@ -108,8 +110,7 @@ def _holder(gang: Gang, pods: Mapping[str, float]) -> Holder:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class GangList:
+class GangList(Struct, frozen=True):
     """Gangs of a cycle; ``others``: those that this reader does not see."""
 
     cycle: int
@@ -121,8 +122,7 @@ class GangList:
     """The queues that there are, as far as the reader sees them."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueList:
+class QueueList(Struct, frozen=True):
     """Queues of a cycle; ``others``: by resource, what queues have that are not shown."""
 
     cycle: int
@@ -130,8 +130,7 @@ class QueueList:
     others: dict[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceList:
+class DeviceList(Struct, frozen=True):
     """Devices of a cycle; where nodes may not be seen, those of others are counted."""
 
     cycle: int
@@ -167,8 +166,7 @@ def device_list(view: ClusterView, seen: Visibility | None) -> DeviceList:
     return DeviceList(view.number, entries if seen is None else tenant_devices(entries, seen))
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePage:
+class QueuePage(Struct, frozen=True):
     """A queue and those of its gangs that the reader sees."""
 
     explanation: QueueExplanation

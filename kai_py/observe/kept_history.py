@@ -22,9 +22,11 @@ import math
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.times import CLOCK_STEP
 from kai_py.plan.plan import Plan
@@ -38,8 +40,7 @@ FIRST_INTERVAL = 1.0
 MAX_SAMPLES = 360
 
 
-@dataclass(frozen=True, slots=True)
-class ShareSample:
+class ShareSample(Struct, frozen=True):
     """GPUs by queue at ``time``, in seconds since the epoch."""
 
     time: float

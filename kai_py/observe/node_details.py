@@ -5,7 +5,8 @@ little more than finding them: O(slices + claims) and the devices of the page.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.records.node import taint_text
 from kai_py.api.records.resource import ResourceClaim
@@ -18,8 +19,7 @@ from kai_py.snapshot.gangs import PodState
 MAX_NODES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(Struct, frozen=True):
     """Pods of a gang on a node, of which some are ``terminating``."""
 
     gang: str
@@ -30,8 +30,7 @@ class Occupant:
     gpus: float
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDetails:
+class NodeDetails(Struct, frozen=True):
     """A node; ``other_schedulers``: GPUs that their pods have through a device plugin."""
 
     node: str
@@ -45,8 +44,7 @@ class NodeDetails:
     devices: tuple[DeviceEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodePage:
+class NodePage(Struct, frozen=True):
     """Nodes of a domain, which has ``total``; the page begins at ``offset``."""
 
     cycle: int

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from kai_py.api.texts import count_of, first_of, is_or_are
 from kai_py.observe.share_steps import format_amount
 from kai_py.plan.observations import QueueShare
@@ -61,8 +63,7 @@ def uncharged_gangs(snapshot: Snapshot) -> Mapping[str, Uncharged]:
     return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class QueueExplanation:
+class QueueExplanation(Struct, frozen=True):
     """``pending``: gangs of the queue itself by stage; ``sentences``: the explanation in order."""
 
     queue: str

@@ -6,15 +6,15 @@ past usage). The numbers are those of the cycle's own division, not computed aga
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.plan.state.queues import Quota, counted_demand
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.tables.queue_objects import in_api_units
 
 
-@dataclass(frozen=True, slots=True)
-class SiblingShare:
+class SiblingShare(Struct, frozen=True):
     """A queue among its siblings; amounts in API units, infinite where there is no limit.
 
     ``fair_share`` = ``guaranteed`` + ``from_remainder``. ``weight_share`` (0 to 1) is its part of
@@ -37,8 +37,7 @@ class SiblingShare:
     scaled_down: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ShareStep:
+class ShareStep(Struct, frozen=True):
     """The children of ``parent`` ("" is the cluster) divide ``budget``; ``queue`` is followed."""
 
     resource: str

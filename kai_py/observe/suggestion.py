@@ -6,9 +6,10 @@ the cluster's operator). The text is for people; the steps say the same in full.
 
 import json
 import shlex
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 
 class Verb(StrEnum):
@@ -22,8 +23,7 @@ class Verb(StrEnum):
     ADD_NODES = "addNodes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestionStep:
+class SuggestionStep(Struct, frozen=True, kw_only=True):
     """One write to one object.
 
     ``patch`` is a JSON merge patch, ``document`` the object to create. Of nodes to add, ``name`` is
@@ -62,8 +62,7 @@ class InvalidQuestionError(NoAnswerError):
     """The question names something that does not exist, or is malformed."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueChange:
+class QueueChange(Struct, frozen=True):
     """GPUs of a queue without and with a change."""
 
     queue: str
@@ -71,8 +70,7 @@ class QueueChange:
     allocated: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """Steps with which the gang starts in a simulation, and their other effects."""
 
     text: str
@@ -89,8 +87,7 @@ class Suggestion:
     """Queues whose allocation or fair share changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SuggestionSearch:
+class SuggestionSearch(Struct, frozen=True):
     """The result of a search for suggestions; ``is_finished``: before its time was up."""
 
     found: tuple[Suggestion, ...]

@@ -4,11 +4,11 @@ Each function takes the whole answer and what the reader sees, and gives an answ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kai_py.dra.explain.device_list import DeviceEntry, DeviceStatus, Holder
 from kai_py.observe.cluster_state import (

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
@@ -88,8 +89,7 @@ ACCESS_REVIEWS = define_kind(
 ).at()
 
 
-@dataclass(frozen=True, slots=True)
-class AccessDenial:
+class AccessDenial(Struct, frozen=True):
     """Why a request is refused, and the HTTP status of the answer."""
 
     status: int
@@ -100,8 +100,7 @@ UNREVIEWED = AccessDenial(503, "the API server could not review this token")
 UNKNOWN = AccessDenial(401, "this token is unknown here and to the API server")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectAccess:
+class ObjectAccess(Struct, frozen=True):
     """A verb on objects of a kind, in a namespace ("": in all) or of one name ("": of any)."""
 
     verb: str

@@ -9,8 +9,9 @@ gangs, so names of hidden namespaces are replaced in every text.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from kai_py.api.workload_names import without_names, without_queues
 from kai_py.observe.cluster_view import ClusterView
@@ -23,8 +24,7 @@ GANG_FIELDS = frozenset({"gang", "claim"})
 POSITION_FIELDS = frozenset({"queue_position", "queue_length"})
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
+class Visibility(Struct, frozen=True):
     """Namespaces whose gangs, and queues whose rows a reader sees; ``nodes``: names of nodes.
 
     ``hidden``: the other namespaces that have gangs or claims. ``unreviewed``: how many of them

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.api.references import PodRef
 from kai_py.grouping.gang import Owner
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueProblem, UsageRecord
@@ -48,16 +50,14 @@ class QueueShare:
     """Past evictions, this cycle's included, where a limit or the cooldown counts them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectProblem:
+class ObjectProblem(Struct, frozen=True):
     """An object of the cluster that can't be used; ``message`` names the field and the defect."""
 
     object: Owner
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityHold:
+class CapacityHold(Struct, frozen=True):
     """Capacity that is held for pods of a gang that its framework has not created yet.
 
     ``is_over``: it was held and no longer is, as they were not created in time.
@@ -69,8 +69,7 @@ class CapacityHold:
     is_over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRequest:
+class CheckpointRequest(Struct, frozen=True):
     """Pods of a gang that are asked to save their work until ``by`` (seconds since the epoch)."""
 
     gang: str
@@ -80,8 +79,7 @@ class CheckpointRequest:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class GangAtRisk:
+class GangAtRisk(Struct, frozen=True):
     """A gang with pods on a node that is about to go, and how it is treated."""
 
     gang: str
@@ -89,8 +87,7 @@ class GangAtRisk:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class GangStarting:
+class GangStarting(Struct, frozen=True):
     """A gang on nodes whose pods have not become ready, and why."""
 
     gang: str
@@ -98,16 +95,14 @@ class GangStarting:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class AvoidedNode:
+class AvoidedNode(Struct, frozen=True):
     """A node that comes last for a while, and why."""
 
     node: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class AvoidedDevice:
+class AvoidedDevice(Struct, frozen=True):
     """A device of ``node`` that is not allocated for ``seconds``, and why.
 
     ``key``: its driver, pool and name.

@@ -6,7 +6,6 @@ out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -145,16 +144,14 @@ CAPACITY_MAY_HELP = SHORT_OF_CAPACITY | {
 """Stages at which more capacity, or fewer other gangs, may help."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimAllocation:
+class ClaimAllocation(Struct, frozen=True):
     """Devices allocated to a claim that had none; written to its status as is."""
 
     claim: ClaimRef
     allocation: AllocationResult
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimToCreate:
+class ClaimToCreate(Struct, frozen=True):
     """A claim for a pod's extended resources (KEP-5004): ``claim`` as it will be in the end.
 
     ``uses`` goes to the pod's ``status.extendedResourceClaimStatus``.
@@ -164,8 +161,7 @@ class ClaimToCreate:
     uses: tuple[ContainerExtendedResourceRequest, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeClaim:
+class NodeClaim(Struct, frozen=True):
     """A claim that takes resources of the node (KEP-5517); ``entry``: its name within the pod.
 
     ``status``: for ``status.nodeAllocatableResourceClaimStatuses`` of the pod, without containers.
@@ -361,8 +357,7 @@ class Unplaced(Struct, frozen=True):
     is_infeasible: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Everything that one cycle decided.
 
     ``set_aside``: the gangs that failed in this cycle; ``failed_extensions``: the scores and

@@ -12,15 +12,15 @@ time of it, and by none created later. O(pending pods) per gang that ages.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Self
+
+from msgspec import Struct, field
 
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
 
 
-@dataclass(frozen=True, slots=True)
-class Ageing:
+class Ageing(Struct, frozen=True):
     """``seconds`` of waiting count as one point of priority (0: none), up to ``limit`` points."""
 
     seconds: float = 0.0
@@ -34,8 +34,7 @@ class Ageing:
 NO_AGEING = Ageing()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueAgeing:
+class QueueAgeing(Struct, frozen=True):
     """The ageing of every gang at ``now``; ``seconds`` and ``limit`` by queue, where set."""
 
     default: Ageing = NO_AGEING

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.policy.fit import holds
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
 
-@dataclass(frozen=True, slots=True)
-class PodClass:
+class PodClass(Struct, frozen=True):
     """``count`` pods of ``request`` (resources,), on the nodes of ``mask`` (nodes,) bool."""
 
     count: int

@@ -26,9 +26,8 @@ Units are devices, millicores, bytes. All groups advance together; rounds are fe
 most one per queue.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kai_py.policy.fairness_rules import Division, FairnessRules
 from kai_py.policy.sibling_division import (
@@ -46,8 +45,7 @@ from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queue_tree import QueueTable
 
 
-@dataclass(frozen=True, slots=True)
-class FairShare:
+class FairShare(Struct, frozen=True):
     """The entitlement of each queue, (resources, queues) each, and its components.
 
     ``fair`` = ``deserved`` + ``surplus``. ``weight_share`` is the queue's fraction of the surplus

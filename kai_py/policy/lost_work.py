@@ -8,13 +8,12 @@ Checkpoints are taken at multiples of the declared interval from the start of th
 that declares too short an interval only becomes more likely to be evicted.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kai_py.snapshot.gangs import Gang, Member
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossRules:
+class LossRules(Struct, frozen=True, kw_only=True):
     """How evictions are weighed against time; times in seconds, 0 turns a rule off.
 
     ``patience``: how long a gang waits for pods that are about to end before it evicts others. A

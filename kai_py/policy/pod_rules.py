@@ -19,10 +19,11 @@ Cost: O(nodes) per term; nothing when no rule is involved.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.core import TopologySpreadConstraint
 from kai_py.policy.fit import StaticFit, matches_own_selectors
@@ -36,8 +37,7 @@ UNBOUNDED = 2**62
 """The skew of nodes where no domain counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class DomainCounts:
+class DomainCounts(Struct, frozen=True):
     """Pods per domain. ``codes``: (nodes,) the domain of each node, 0 for none.
 
     ``now``, ``later``: (domains,) the pods that are there; and once those that terminate or are
@@ -72,8 +72,7 @@ class CountedPods(Protocol):
         """The pods whose required anti-affinity selects pods of the shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRules:
+class PodRules(Struct, frozen=True):
     """The rules as of pods that start now, or that wait for capacity.
 
     ``namespaces``: name to labels, for namespace selectors.

@@ -10,9 +10,8 @@ A refusal is a value: the refusing queue nearest to the gang, and the numbers co
 x depth).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.texts import count_of
 from kai_py.policy.queue_usage import QueueUsage, QuotaBound, exceeds
@@ -20,8 +19,7 @@ from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaExceeded:
+class QuotaExceeded(Struct, frozen=True):
     """``allocated`` + ``requested`` > ``limit`` of row ``resource`` in ``queue``.
 
     ``allocated``: with what is owed.

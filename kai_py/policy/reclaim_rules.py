@@ -22,7 +22,6 @@ what was released before. A refusal (``ReclaimRefused``) carries the inequality 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -124,8 +123,7 @@ def saturation_refusal(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(Struct, frozen=True):
     """Evictions in the order of taking: (n,) leaf queues, (resources, n) what each releases.
 
     One entry is what is evicted together: an elastic pod alone, the minMember set of a gang as a

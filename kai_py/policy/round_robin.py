@@ -11,10 +11,10 @@ turns of each level, from the leaves up. O(depth x turns x log turns).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_order import order_keys
@@ -23,8 +23,7 @@ from kai_py.snapshot.resources import Floats, Ints
 from kai_py.snapshot.tables.queue_tree import Index, QueueTable
 
 
-@dataclass(frozen=True, slots=True)
-class GangCosts:
+class GangCosts(Struct, frozen=True):
     """The cost of each gang of a leaf: ``pods`` (queues,) pods of cost ``pod`` (resources, queues).
 
     Costs are not negative.

@@ -19,6 +19,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member
 
@@ -125,11 +128,10 @@ class RuntimeHistory:
             del self._samples[next(iter(self._samples))]
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedEnds:
+class ExpectedEnds(Struct, frozen=True):
     """When pods are expected to end, as known at ``now`` (seconds since the epoch)."""
 
-    history: RuntimeHistory = field(default_factory=RuntimeHistory)
+    history: RuntimeHistory = msgspec.field(default_factory=RuntimeHistory)
     now: float = 0.0
 
     def end_of(self, gang: Gang, member: Member) -> float:

@@ -23,16 +23,15 @@ use it. O(n log n), no loop over queues or priorities: what a priority can use d
 the division, so its budget is known beforehand.
 """
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Siblings:
+class Siblings(Struct, frozen=True, kw_only=True):
     """Queues of one level; ``group`` (n,) is the index of their parent, ascending.
 
     ``budget`` (..., groups) is what each group divides, amounts are (..., n), ranks (n,).
@@ -50,8 +49,7 @@ class Siblings:
     creation_order: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Portions:
+class Portions(Struct, frozen=True):
     """(..., n) what each queue gets; ``weight_share``: its fraction of its bucket's surplus."""
 
     deserved: Floats

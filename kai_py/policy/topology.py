@@ -16,16 +16,15 @@ that keep all pods of the group together. O(levels x nodes log nodes) per query.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.topology import NO_DOMAIN, TopologyLevel
 
 
-@dataclass(frozen=True, slots=True)
-class DomainCandidate:
+class DomainCandidate(Struct, frozen=True):
     """A domain to try; ``mask``: (nodes,) bool. The unbounded one has no name.
 
     ``domain_rank``: (nodes,) higher first; None if its nodes are equal.

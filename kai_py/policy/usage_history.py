@@ -18,17 +18,18 @@ past usage: averages over a window, as a fraction of what the cluster has now.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.times import CLOCK_STEP, begun_at
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queues import UsageRecord
 
 
-@dataclass(frozen=True, slots=True)
-class UsageState:
+class UsageState(Struct, frozen=True):
     """Decayed integrals up to ``observed_at``: (resources, queues) and ``offered`` (resources,)."""
 
     observed_at: float
@@ -114,8 +115,7 @@ def _amounts_row(amounts: Mapping[str, float], resources: Sequence[str]) -> Floa
     return np.array([amounts.get(name, 0.0) for name in resources], np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class _LastObservation:
+class _LastObservation(Struct, frozen=True):
     """What holds since the last cycle: (resources, queues) and (resources,)."""
 
     queues: tuple[str, ...]

@@ -12,9 +12,9 @@ change, O(depth) to read; queues that have no sibling left need no key.
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.policy.fairness_rules import ComparedResources, FairnessRules
 from kai_py.policy.queue_order import CLUSTER, NO_SHARE_PENALTY, QueueKey, order_keys
@@ -143,8 +143,7 @@ class VictimQueueOrder:
         return _Allocated(compared, shares, (-uses_none,), last)
 
 
-@dataclass(frozen=True, slots=True)
-class _Allocated:
+class _Allocated(Struct, frozen=True):
     """What a queue has allocated, by resource, as far as it decides.
 
     ``compared``: (row, amount, the most that is not over the fair share, deserved) of the resources

@@ -8,10 +8,10 @@ Ito, which people with any kind of colour vision tell apart.
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
+from msgspec import Struct
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
@@ -101,8 +101,7 @@ PANEL_HEIGHT = 260
 MARGINS = {"l": 60, "r": 20, "t": 40, "b": 90}
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """One curve: points, and how it is drawn.
 
     ``steps``: each value holds until the next point. ``dash``: a dash style of plotly.

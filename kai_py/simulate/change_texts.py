@@ -13,10 +13,10 @@ silently; here it is an error.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.manifests import ManifestError, read_documents
 from kai_py.api.numbers import shortened
@@ -39,8 +39,7 @@ from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.files.objects import Document
 
 
-@dataclass(frozen=True, slots=True)
-class SetQueue:
+class SetQueue(Struct, frozen=True):
     """Set one field of a Queue's spec; a ``value`` of None removes the field.
 
     For a name with dots, ``queue`` may be its first part and ``path`` begin with the others.

@@ -8,8 +8,9 @@ The steps of a suggestion are carried out on a simulated cluster as on a real on
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.records.unstructured import mapping_at, value_at
@@ -93,8 +94,7 @@ def _check_simulated(cluster: SimulatedCluster, document: Document) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AddObjects:
+class AddObjects(Struct, frozen=True):
     """Create objects as a user would: Jobs get their pods, pods their claims."""
 
     documents: Sequence[Document]
@@ -107,8 +107,7 @@ class AddObjects:
                 cluster.embedded.create(document)
 
 
-@dataclass(frozen=True, slots=True)
-class AddNodes:
+class AddNodes(Struct, frozen=True):
     """Add ``count`` empty nodes that are like an existing one, ResourceSlices included.
 
     They are ready, also if that one is cordoned, not ready or about to go (``added_nodes``).
@@ -172,8 +171,7 @@ def _usable(node: Document) -> Document:
     return {**node, "status": status}
 
 
-@dataclass(frozen=True, slots=True)
-class DrainNode:
+class DrainNode(Struct, frozen=True):
     """Cordon a node and evict its pods, as if every budget allowed it.
 
     Their controllers create new ones. As with ``kubectl drain --ignore-daemonsets``, pods of
@@ -194,8 +192,7 @@ class DrainNode:
                 delete(api, PODS, name_of(pod), namespace_of(pod), DeleteOptions(grace_seconds=0))
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveGang:
+class RemoveGang(Struct, frozen=True):
     """Delete a gang, named as ``kai-py gangs`` names it: its owner, or else its pods."""
 
     gang: str
@@ -282,8 +279,7 @@ def _gang(cluster: SimulatedCluster, key: str) -> Gang:
 DELETE_WITH_DEPENDENTS = DeleteOptions(policy="Background", grace_seconds=0)
 
 
-@dataclass(frozen=True, slots=True)
-class ApplySteps:
+class ApplySteps(Struct, frozen=True):
     """A change made of steps, in order; all deletions come first."""
 
     steps: Sequence[SuggestionStep]

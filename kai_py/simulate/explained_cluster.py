@@ -6,8 +6,10 @@ message of the refusal.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.choices import Subject
 from kai_py.config import Configuration
@@ -56,8 +58,7 @@ def _ignore_found(_gang: str, _suggestion: Suggestion) -> None:
     """Wait for the end of the search."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchReport:
+class SearchReport(Struct, frozen=True):
     """Callbacks of a running search: the explanations first, then each suggestion."""
 
     on_explained: Callable[[list[Explanation]], None] = _ignore_explained

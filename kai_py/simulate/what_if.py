@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.config import Configuration
 from kai_py.embedded.kubelet import PodTiming
 from kai_py.grouping.gang import is_satisfied
@@ -38,8 +41,7 @@ STARTS_LATER = PodTiming(start=1.0, stop=0.0)
 """Pods on nodes that have not started are first seen as they were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedGang:
+class PlacedGang(Struct, frozen=True):
     """A gang and the nodes of its pods."""
 
     gang: str
@@ -48,8 +50,7 @@ class PlacedGang:
     """One entry per pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingGang:
+class WaitingGang(Struct, frozen=True):
     """A pending gang, and why it waits."""
 
     gang: str
@@ -76,8 +77,7 @@ class Comparison:
     queues: tuple[QueueChange, ...] = field(default=())
 
 
-@dataclass(frozen=True, slots=True)
-class NodesNeeded:
+class NodesNeeded(Struct, frozen=True):
     """Number of nodes like ``like`` it takes until no gang waits for capacity.
 
     None: not even ``most`` suffice, the most that were tried.
@@ -147,8 +147,7 @@ def smallest_sufficient(suffices: Callable[[int], bool], limit: int) -> int | No
     return high
 
 
-@dataclass(frozen=True, slots=True)
-class SettledCluster:
+class SettledCluster(Struct, frozen=True):
     """A cluster in which nothing changes any more."""
 
     running: Mapping[str, PlacedGang]
@@ -157,7 +156,7 @@ class SettledCluster:
     waiting: tuple[WaitingGang, ...]
     evictions: tuple[Eviction, ...]
     queues: Mapping[str, QueueShare]
-    starts: Mapping[str, float] = field(default_factory=dict)
+    starts: Mapping[str, float] = msgspec.field(default_factory=dict)
     """When the first pods of each gang were placed, seconds since the epoch."""
 
     def stage_of(self, gang: str) -> Stage | None:

@@ -4,7 +4,6 @@ Tables learn of pods as ``DerivedPod`` (``tables.pod_table``).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -19,16 +18,14 @@ from kai_py.snapshot.shared_gpus import SharedGpuUsage
 from kai_py.snapshot.volume_requirements import Attachment, Disk
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedMembers:
+class ExpectedMembers(Struct, frozen=True):
     """``count`` pods of a leaf, existing ones included, that all equal ``member``."""
 
     count: int
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedPod:
+class ParsedPod(Struct, frozen=True):
     """``pod`` as admission leaves it; ``gang_spec`` is None for pods that are not ours.
 
     ``expected``: what pods of its gang that may not exist yet are like. ``is_valid``: whether the

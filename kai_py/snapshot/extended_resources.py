@@ -18,7 +18,8 @@ selects. Its request is ``gpu-share``, and what it says depends on the GPUs of t
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.gpu_reservation import gpu_container
 from kai_py.api.gpu_share import GPU_RESOURCE, SHARE_RESOURCE, GpuShare
@@ -40,8 +41,7 @@ ClassFor = Callable[[str], str]
 """The DeviceClass that serves a resource, or ""."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedRequest:
+class ExtendedRequest(Struct, frozen=True):
     """``count`` devices of a class, in place of as many units of a resource.
 
     ``part``: of each of them only this; None for whole devices.
@@ -54,8 +54,7 @@ class ExtendedRequest:
     part: GpuShare | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedResources:
+class ExtendedResources(Struct, frozen=True):
     """Requests of a pod for resources that a class serves, and the containers that use them."""
 
     requests: tuple[ExtendedRequest, ...] = ()

@@ -4,15 +4,15 @@
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not
+
+from msgspec import Struct, field
 
 from kai_py.snapshot.gangs import Gang
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GangChanges:
+class GangChanges(Struct, frozen=True, eq=False):
     """The ``keys`` that are known to differ between two maps of gangs by key."""
 
     before: Mapping[str, Gang] = field(default_factory=dict)

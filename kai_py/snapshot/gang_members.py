@@ -5,7 +5,8 @@ pods that ask for more than one gang, and the markers of those they are not in.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.queue import CHECKPOINT_BY_KEY, CHECKPOINTED_KEY

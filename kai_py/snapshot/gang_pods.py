@@ -8,8 +8,9 @@ were admitted to several queues. Pods that succeeded are counted by leaf until t
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kai_py.grouping.gang import GangSpec, Subgroup, combined
 from kai_py.snapshot.derived_pod import ExpectedMembers
@@ -17,8 +18,7 @@ from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.placeholders import present_members
 
 
-@dataclass(frozen=True, slots=True)
-class GangMember:
+class GangMember(Struct, frozen=True):
     """A pod of ours: what grouping says of it, and the member that a cycle sees."""
 
     spec: GangSpec

@@ -5,7 +5,6 @@ then name. Its queue is a name; the policy checks whether that queue exists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
@@ -43,8 +42,7 @@ class PodState(IntEnum):
     EXPECTED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReservation:
+class GroupReservation(Struct, frozen=True):
     """Claims that are reserved for a group in place of its pods."""
 
     group: GroupRef

@@ -1,6 +1,6 @@
 """Objects that pods name and that were not found, and the collections of their kinds."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 TEMPLATES = "resourceclaimtemplates"
 CLAIMS = "resourceclaims"
@@ -8,8 +8,7 @@ VOLUME_CLAIMS = "persistentvolumeclaims"
 STORAGE_CLASSES = "storageclasses"
 
 
-@dataclass(frozen=True, slots=True)
-class MissingObject:
+class MissingObject(Struct, frozen=True):
     """An object that a pod refers to and that was not found, and the collection of its kind."""
 
     collection: str

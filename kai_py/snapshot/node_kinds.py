@@ -10,9 +10,9 @@ Complexity: O(nodes + devices).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import Device, ResourceSlice
@@ -23,8 +23,7 @@ DEVICE_NAMES = ("profile", "productName", "model", "type")
 """Attributes by which people know what a device is, the clearest one first."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeKind:
+class NodeKind(Struct, frozen=True):
     """Nodes that are alike; ``example`` is the first of them by name.
 
     ``amounts``: what the kubelet offers, as the API writes it. ``devices``: what drivers publish

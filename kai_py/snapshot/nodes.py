@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kai_py.api.gpu_share import GPU_RESOURCE
@@ -260,8 +261,7 @@ SpotLabelValues = tuple[tuple[str, tuple[str, ...]], ...]
 """Labels of spot nodes with their values, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpotChoice:
+class SpotChoice(Struct, frozen=True):
     """Whether pods go to spot nodes; ``labels``: those of spot nodes."""
 
     use: SpotUse

@@ -10,9 +10,9 @@ The zones of a running pod are in the annotation that KAI's exporter writes:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Container, Pod
@@ -29,8 +29,7 @@ ZoneAmounts = tuple[tuple[str, Mapping[str, float]], ...]
 """Zones by name, and what a pod has of each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """What is aligned, in row units: of the pod as a whole, and container by container.
 
     ``starting``: init containers, each alone. ``running``: those that run together, in order.

@@ -12,7 +12,6 @@ claims.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -145,7 +144,7 @@ class ParsedPods(PodTable):
         spec = self._identify(admitted, owners) if ours else None
         problem = placeholder_problem(pod, owners)
         if spec is not None and problem:
-            spec = replace(spec, problem=problem)
+            spec = structs.replace(spec, problem=problem)
         expected: tuple[ExpectedMembers, ...] = ()
         if spec is not None and spec.expected:
             expected = expected_members(

@@ -314,7 +314,7 @@ def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, Pod
         pod = structs.replace(pod, spec=spec)
     claims = expected_claims(pod, owners)
     references = tuple(_numbered_claim(each, pod.metadata.uid) for each in claims.references)
-    return pod, replace(claims, references=references)
+    return pod, structs.replace(claims, references=references)
 
 
 def _numbered_claim(claim: ClaimRef, uid: str) -> ClaimRef:

@@ -12,7 +12,8 @@ of the group, and then in that of every pod.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.records.core import Pod, PodResourceClaim, PodResourceClaimStatus
 from kai_py.api.records.partial import unreadable_fields
@@ -33,8 +34,7 @@ FindNamed = Callable[[str, str, str], object | None]
 """(collection, namespace, name) to the object."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupClaims:
+class GroupClaims(Struct, frozen=True):
     """What the group of a pod claims; nothing for a pod without a group.
 
     ``claim_names``: the claims made from templates, None where none is needed, by entry.
@@ -83,8 +83,7 @@ ClaimLookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodClaims(Struct, frozen=True):
     """The claims of a pod, as placement sees them; ``waiting_for``: what is missing.
 
     ``missing``: the object that it waits for, if that does not exist.

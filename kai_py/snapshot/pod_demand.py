@@ -4,7 +4,8 @@ It follows from the pod and from the objects that the pod names.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.gpu_share import (
     GpuShare,
@@ -27,8 +28,7 @@ from kai_py.snapshot.shape import Shape, ShapeTable
 UNREADABLE_SHAPE = Shape(number=-1, requests={})
 
 
-@dataclass(frozen=True, slots=True)
-class PodDemand:
+class PodDemand(Struct, frozen=True):
     """What a pod requests. ``waiting_for``, ``missing`` and ``problem`` are as in ``Member``.
 
     A pod whose requests cannot be read has ``UNREADABLE_SHAPE``: it requests nothing and is never

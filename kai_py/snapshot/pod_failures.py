@@ -1,10 +1,9 @@
 """What the failed pods of a gang show about nodes and about its Jobs."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRefusal:
+class NodeRefusal(Struct, frozen=True):
     """``node`` refused pods of a gang ``count`` times, the last ``at``, and is left out ``until``.
 
     Times in seconds since the epoch.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.records.core import (
     LabelSelector,
@@ -77,16 +78,14 @@ def covers(selection: Selection, namespace: str, namespaces: NamespaceLabels) ->
     return all(each.covers(namespace, namespaces) for each in selection)
 
 
-@dataclass(frozen=True, slots=True)
-class DomainTerm:
+class DomainTerm(Struct, frozen=True):
     """Pods that are counted per value of the node label ``topology_key``."""
 
     selection: Selection
     topology_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeRules:
+class ShapeRules(Struct, frozen=True):
     """What a pod requires or prefers of the pods around it.
 
     ``affinity``: one pod must be selected by all of its terms, in a domain of each of

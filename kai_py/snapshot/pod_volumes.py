@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+from msgspec import Struct
+
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from kai_py.api.records.storage import (
     NO_PROVISIONER,
@@ -77,8 +79,7 @@ def _lacks(key: str) -> SelectorRequirement:
     return SelectorRequirement(key=key, operator="DoesNotExist")
 
 
-@dataclass(frozen=True, slots=True)
-class PodVolumes:
+class PodVolumes(Struct, frozen=True):
     """Node selectors that must all match, claims to provision on the chosen node, what is missing.
 
     ``requirements`` are those of all pods of the shape; ``attachments`` name the pod's own volumes

@@ -6,7 +6,8 @@ object that the code does not expect. Either way it affects only that object, wh
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.numbers import shortened
 from kai_py.api.records.core import ObjectMeta
@@ -17,8 +18,7 @@ Kinds = Mapping[str, tuple[str, str]]
 """API version and kind by collection, for the records that do not say theirs."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidObject:
+class InvalidObject(Struct, frozen=True):
     """An object that is set aside, in full or in part, and why."""
 
     object: Owner

@@ -1,8 +1,9 @@
 """Settings of the snapshot builder, and the registry of devices that it depends on."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from kai_py.api.node_departures import BUILT_IN, DepartureSignals
 from kai_py.api.records.core import ObjectMeta, Pod
@@ -12,8 +13,7 @@ from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.tables.queues import DeviceLimit, QueueInfo
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotSettings:
+class SnapshotSettings(Struct, frozen=True):
     """Settings of the builder, from the configuration.
 
     Nodes and our pods belong to the pool that their label ``pool_label`` names, or to the pool

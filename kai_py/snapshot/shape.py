@@ -17,6 +17,7 @@ from itertools import count
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GpuShare
@@ -46,8 +47,7 @@ HostPort = tuple[str, str, int]
 """(host IP, protocol, port); an empty IP means all addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUse:
+class ClaimUse(Struct, frozen=True):
     """A claim as seen from a shape.
 
     ``claim`` is set when the claim is shared or allocated: then its identity matters.

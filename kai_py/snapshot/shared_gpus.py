@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, SharedGpu
 from kai_py.api.numbers import MAX_COUNT, parse_int64
@@ -37,8 +38,7 @@ NO_SHARE = GpuShare()
 NO_NODES = node_columns((), ResourceIndex(), -1)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedGpuUsage:
+class SharedGpuUsage(Struct, frozen=True):
     """A pod's part of each of ``gpus``.
 
     A reservation pod requests no part: it keeps the GPU of its group reserved. ``leaves``: it is

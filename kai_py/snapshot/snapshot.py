@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
+
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
@@ -29,8 +31,7 @@ from kai_py.snapshot.tables.volumes import AvailableVolume, NodeStorageCapacity
 from kai_py.snapshot.volume_requirements import Attachment, Disk
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredMarkers:
+class IgnoredMarkers(Struct, frozen=True):
     """A waiting pod of ``gang`` that names other groups, or another queue, by ``markers``."""
 
     pod: PodRef

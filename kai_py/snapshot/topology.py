@@ -6,10 +6,10 @@ level, but counts for the levels it has, finer or coarser.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.kai import KaiTopology
 from kai_py.snapshot.resources import Bools, Ints
@@ -17,8 +17,7 @@ from kai_py.snapshot.resources import Bools, Ints
 NO_DOMAIN = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LabelColumn:
+class LabelColumn(Struct, frozen=True):
     """One label of all nodes. ``codes``: (nodes,) int64; ``values[code]``, code 0 = absent."""
 
     codes: Ints
@@ -31,8 +30,7 @@ class LabelColumn:
         return chosen[self.codes]
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyLevel:
+class TopologyLevel(Struct, frozen=True):
     """One level of a topology.
 
     ``codes``: (nodes,) int64 domain of each node, ``NO_DOMAIN`` where it has none. ``names``: the

@@ -1,13 +1,14 @@
 """What the volumes of a pod require of its node, beside being reachable from there."""
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import LabelSelector
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """A volume that a driver attaches to the node; ``volume`` is "" for one of the pod's own.
 
     Volumes that only one pod uses are alike for all pods of a shape.
@@ -17,8 +18,7 @@ class Attachment:
     volume: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """A disk that a pod mounts without a claim: the kind of its source, and a name that it has."""
 
     source: str
@@ -33,8 +33,7 @@ class Disk:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeRequest:
+class VolumeRequest(Struct, frozen=True):
     """What an unbound claim requires of an existing volume; ``size`` in bytes."""
 
     storage_class: str
@@ -44,16 +43,14 @@ class VolumeRequest:
     selector: LabelSelector | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeToProvision:
+class VolumeToProvision(Struct, frozen=True):
     """A volume of ``size`` bytes to be provisioned by a driver that reports its capacity."""
 
     storage_class: str
     size: float
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeRequirements:
+class VolumeRequirements(Struct, frozen=True):
     """What the volumes of a pod require of a node, beside the nodes that reach them.
 
     ``disks``: those that other pods of the node may not mount, or may only read.

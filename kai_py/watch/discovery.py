@@ -13,10 +13,10 @@ those of a default queue, and of kinds that are served in unknown versions no ob
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.records.core import PartialObjectMetadata
 from kai_py.api.records.record import record_decoder
@@ -32,8 +32,7 @@ Served = Mapping[Kind[Any], Resource[Any]]
 """The kinds that are served, each at the version to use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(Struct, frozen=True):
     """``unanswered``: why it is unknown whether a kind is served, of which nothing was known.
 
     ``unknown_versions``: those of kinds that are served, but in no version that is known here.

@@ -25,6 +25,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.record import Record
 from kai_py.watch.client import Client
@@ -63,8 +65,7 @@ LEASES = define_kind(Lease, "Lease", "leases", "v1", group="coordination.k8s.io"
 ADDRESS_ANNOTATION = "scheduling.kai.io/address"
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Struct, frozen=True):
     """The holder of a Lease as last observed, and where it is reached; empty: not known."""
 
     identity: str = ""

@@ -15,8 +15,9 @@ Source: KEP-5504 (comparable resourceVersions), KEP-956 (bookmarks).
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.references import PodRef
 from kai_py.watch.kinds import (
@@ -51,8 +52,7 @@ enforces budgets, and the value of a priority class never changes."""
 POLL_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class KindFreshness:
+class KindFreshness(Struct, frozen=True):
     """How far a kind's view may be behind; seconds, 0 while all is well."""
 
     kind: Kind[Any]

@@ -9,9 +9,9 @@ Source: RFC 9112, sections 2 to 7.
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import httptools
+from msgspec import Struct
 
 MAX_HEAD_BYTES = 256 * 1024
 """The longest status line with headers, size of a chunk, or trailer after the last chunk."""
@@ -22,8 +22,7 @@ class AnswerError(ConnectionError):
     """The bytes received are no HTTP answer, or only a part of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A whole answer; names of ``headers`` are in lower case."""
 
     status: int

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from kai_py.watch.client import Client
 from kai_py.watch.collection import Collection, OnChange, Rejected
 from kai_py.watch.discovery import DiscoveryLog, Served, discover
@@ -65,8 +67,7 @@ class KindStatus:
     """Resource and group as roles name them; no two kinds have the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far the view of a kind has come; times on the event loop's clock.
 
     ``last``: the last event, bookmark or list; ``listed``: the start of the last complete list;

@@ -11,7 +11,8 @@ API concepts, "Kubernetes Protobuf encoding".
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
@@ -27,8 +28,7 @@ class ProtobufError(ValueError):
     """The bytes are no message."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """A field of a message: where it begins and ends, and where its content begins."""
 
     number: int

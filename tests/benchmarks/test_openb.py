@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,6 +12,7 @@ from benchmarks.openb.replay import PlacedPod, replay
 from benchmarks.openb.scores import SCORES
 from benchmarks.openb.trace import TracePod, read_trace, target_shapes, whole_gpus
 from kai_py.api.choices import BuiltInScore
+from tests.support.records import replace
 from tests.support.repository import OPENB, needs
 
 

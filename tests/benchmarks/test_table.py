@@ -1,13 +1,12 @@
 """The table says what was measured, and a part measured again replaces only itself."""
 
-from dataclasses import replace
-
 import pytest
 
 from benchmarks.row import OUT_OF_TIME, Benchmark, Row
 from benchmarks.runner import measure_all
 from benchmarks.table import BEGIN, END, duration, merged, read_rows, render, write_document
 from benchmarks.table import write_rows as write
+from tests.support.records import replace
 
 ROW = Row(
     part="core",

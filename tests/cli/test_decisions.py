@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import sys
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -20,6 +19,7 @@ from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.kept_history import ShareHistory
 from tests.observe.shown import view_of
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 WAITS = world({"n1": 4}, gang("train", pods=2, gpus=8)).snapshot(0.0)

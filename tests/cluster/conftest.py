@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from tests.support.cluster.clusters import CLUSTERS, Cluster, real_cluster
 from tests.support.cluster.scheduling import EAGER, Running, install_definitions, scheduling
 from tests.support.cluster.sweep import Sweep
 from tests.support.cluster.view import View
+from tests.support.records import replace
 
 StartKubectl = Callable[..., Awaitable[asyncio.subprocess.Process]]
 Kubectl = Callable[..., Awaitable[str]]

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 
 import pytest
 
@@ -12,6 +11,7 @@ from kai_py.commit.upkeep.device_conflicts import DeviceConflictResolver
 from kai_py.config import DoubleAllocationPolicy
 from kai_py.embedded.resources import CLAIMS, PODS
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Cluster, Fresh, device, refuse
+from tests.support.records import replace
 
 RULE = DoubleAllocationPolicy
 GPU = device("gpu-0", "node-a")
@@ -219,7 +219,7 @@ async def test_a_conflict_that_stays_is_tried_again_after_longer_and_longer_time
             return waits[-1]
 
     retry = Noted(base=1e-6, uniform=max)
-    world.clashes.access = dataclasses.replace(world.clashes.access, retry=retry)
+    world.clashes.access = replace(world.clashes.access, retry=retry)
     await world.ours()
     world.carried = True
     async with world.watching():

@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -146,7 +145,7 @@ async def test_events_that_did_not_fit_are_taken_once_there_is_capacity(cluster,
     async with recording(cluster) as recorder:
         for _ in range(2):
             for note in sorted(notes):
-                recorder.record(event(note, dataclasses.replace(JOB, uid=note)))
+                recorder.record(event(note, replace(JOB, uid=note)))
             await recorder.drain(5.0)
     assert {note for *_, note in written(cluster)} == notes
     assert cluster.dropped == 2
@@ -154,7 +153,7 @@ async def test_events_that_did_not_fit_are_taken_once_there_is_capacity(cluster,
 
 async def test_a_long_name_is_cut_to_a_valid_one(cluster):
     async with recording(cluster) as recorder:
-        recorder.record(event(regarding=dataclasses.replace(JOB, name="a" * 198 + "--" + "b" * 40)))
+        recorder.record(event(regarding=replace(JOB, name="a" * 198 + "--" + "b" * 40)))
     assert len(written(cluster)) == 1
 
 
@@ -234,7 +233,7 @@ def test_a_bound_gang_and_its_failures_are_told(cluster):
     EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, reason="a claim was lost"))
     assert told == [("Job", "train", "FailedBinding")]
     told.clear()
-    gone = (dataclasses.replace(bindings[0], outcome=BindingOutcome.DELETED),)
+    gone = (replaced(bindings[0], outcome=BindingOutcome.DELETED),)
     EventWriter(told, lambda _q: None).report_outcome(GangOutcome(gang, gone, "a claim was lost"))
     assert told == [], "its pods were deleted, and their claims with them"
 
@@ -358,7 +357,7 @@ def test_claims_without_devices_are_told_what_is_lacking():
     narrator.report_transition(waits)
     assert told == [("Pod", "train-0", "FailedScheduling")]
     told.clear()
-    narrator.report_transition(dataclasses.replace(waits, lacks_devices=True))
+    narrator.report_transition(replace(waits, lacks_devices=True))
     assert told == [
         ("Pod", "train-0", "FailedScheduling"),
         ("ResourceClaim", "train-gpu", "FailedAllocation"),

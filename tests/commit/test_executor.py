@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +17,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.kinds import NODES, PODS
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, SETTINGS, Cluster, Fresh, eviction_of, gang_of, placed
+from tests.support.records import replace
 
 STALE = ["Pod: its watch has not shown a write of this process"]
 

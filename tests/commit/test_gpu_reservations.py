@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 
 import msgspec
 import pytest
@@ -24,6 +23,7 @@ from kai_py.plan.plan import Placement
 from kai_py.watch import kinds
 from tests.commit.cluster import NAMESPACE, SCHEDULER, Crashed, gang_of, lose_answer, transaction
 from tests.commit.test_crash import Mortal
+from tests.support.records import replace
 
 
 def decoded(document):
@@ -308,7 +308,7 @@ async def test_a_crash_leaves_no_pod_without_its_gpu_and_no_gpu_without_a_pod(
     gang = gang_of(sharing(cluster, "a"), sharing(cluster, "b"))
     mortal = Mortal(cluster, calls, last_arrives=arrives)
     made = reservations(cluster, groups)
-    reserving = dataclasses.replace(made, access=cluster.access(mortal))
+    reserving = replace(made, access=cluster.access(mortal))
     dying = transaction(cluster, gang, transport=mortal, gpu_reservations=reserving)
     telling = asyncio.create_task(report(cluster, "GPU-1"))
     with contextlib.suppress(Crashed):

@@ -1,13 +1,12 @@
 """What claims take of a node stands in the pod's status before the pod is bound (KEP-5517)."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from kai_py.commit.claims.extended_resources import write_node_claims
 from kai_py.plan.plan import NodeClaim, Placement
 from tests.commit.cluster import Cluster, gang_of, refuse, transaction
+from tests.support.records import replace
 
 REFERRING = {"name": "main", "image": "x", "resources": {"claims": [{"name": "cpus"}]}}
 OTHER = {"name": "other", "image": "x"}

@@ -1,6 +1,5 @@
 """What queues report of a plan."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -21,6 +20,7 @@ from kai_py.plan.plan import Plan
 from kai_py.snapshot.tables.queue_objects import queue_info
 from kai_py.snapshot.tables.queues import EvictionRecord, UsageRecord
 from kai_py.watch.kinds import WatchedQueue
+from tests.support.records import replace
 from tests.support.scenario import cluster as scenario
 from tests.support.scenario import gpu_slice, job_with_pods, node, pod, queue
 

@@ -1,10 +1,7 @@
 """Drivers make devices ready before anybody is bound, or the gang is undone."""
 
 import asyncio
-import dataclasses
 from datetime import UTC, datetime, timedelta
-
-from msgspec.structs import replace
 
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
 from kai_py.embedded.resources import CLAIMS
@@ -22,6 +19,7 @@ from tests.commit.cluster import (
     transaction,
 )
 from tests.support.patience import patience
+from tests.support.records import replace
 
 
 async def test_devices_with_binding_conditions_are_waited_for(cluster):
@@ -41,7 +39,7 @@ async def test_devices_with_binding_conditions_are_waited_for(cluster):
     cluster.fail_once("get", "ResourceClaim", first(lambda: None))
     cluster.fail_once("get", "ResourceClaim", first(attach))
     patient = ReadinessPolicy(interval=0.001, timeout=patience(5))
-    outcome = await run(cluster, gang, dataclasses.replace(SETTINGS, readiness=patient))
+    outcome = await run(cluster, gang, replace(SETTINGS, readiness=patient))
     assert len(outcome.bound) == 1
     assert cluster.made("get", "ResourceClaim") == 2
 
@@ -74,7 +72,7 @@ async def test_how_long_drivers_take_counts_from_the_allocation(cluster):
     old = replace(allocation, allocation_timestamp=datetime.now(UTC) - timedelta(hours=1))
     cluster.allocate("gpu-0", old, pod)
     began = asyncio.get_running_loop().time()
-    patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=9, timeout=60))
+    patient = replace(SETTINGS, readiness=ReadinessPolicy(interval=9, timeout=60))
     late = await transaction(cluster, gang, patient).run()
     assert "not ready within 60 s" in late.reason
     assert asyncio.get_running_loop().time() - began < 5
@@ -82,7 +80,7 @@ async def test_how_long_drivers_take_counts_from_the_allocation(cluster):
 
 
 async def test_a_driver_is_heard_at_once_and_a_lost_allocation_ends_the_wait(cluster):
-    patient = dataclasses.replace(SETTINGS, readiness=ReadinessPolicy(interval=60, timeout=60))
+    patient = replace(SETTINGS, readiness=ReadinessPolicy(interval=60, timeout=60))
     pod = cluster.add_pod("worker-0")
     claim = cluster.add_claim("gpu-0")
     allocation = device("gpu-0", "node-a", binding_conditions=("Attached",))

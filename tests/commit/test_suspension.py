@@ -1,10 +1,8 @@
 """Jobs are suspended in place of evicting their pods, and resumed; writes may fail."""
 
-from dataclasses import replace as replaced
 from types import SimpleNamespace
 
 import pytest
-from msgspec.structs import replace
 
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SUSPENDED_BY_KEY
 from kai_py.api.references import PodRef
@@ -29,6 +27,7 @@ from tests.commit.cluster import (
     placed,
     refuse,
 )
+from tests.support.records import replace
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def job(cluster):
     pod = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
     body = {"metadata": {"name": JOB.name}, "spec": {"parallelism": 2, "template": pod}}
     made = cluster.api.create(JOBS, body, NAMESPACE)
-    return replaced(JOB, uid=made["metadata"]["uid"])
+    return replace(JOB, uid=made["metadata"]["uid"])
 
 
 CONTAINER = {"name": "main", "image": "i"}
@@ -110,7 +109,7 @@ async def shortening_passes(cluster, count):
             raise EnoughPasses
         return {} if kind is not PODS_KIND else dict(enumerate(cluster.pods()))
 
-    settings = replaced(SETTINGS, max_grace=1800.0, repair_interval=0.0)
+    settings = replace(SETTINGS, max_grace=1800.0, repair_interval=0.0)
     dependencies = SimpleNamespace(
         settings=settings,
         access=lambda _concurrency: cluster.access(),
@@ -195,7 +194,7 @@ async def test_a_job_that_is_gone_needs_no_suspension(cluster, assume_cache, job
 
 
 async def test_another_job_of_that_name_is_left_alone(cluster, assume_cache, job):
-    leaving = evictions(cluster, replaced(job, uid="another"))
+    leaving = evictions(cluster, replace(job, uid="another"))
     await carry_out(cluster.committer(assume_cache), Plan(evictions=leaving))
     assert stored(cluster) == (False, {})
 

@@ -1,10 +1,8 @@
 """A gang that is being bound is withdrawn, not evicted; its nodes are looked at before that."""
 
 import asyncio
-from dataclasses import replace as replace_dataclass
 
 import pytest
-from msgspec.structs import replace
 
 from kai_py.api.records.node import Taint
 from kai_py.commit.claims.binding_conditions import ReadinessPolicy
@@ -22,6 +20,7 @@ from tests.commit.cluster import (
     ready_node,
     refuse,
 )
+from tests.support.records import replace
 
 
 @pytest.mark.parametrize("suspend", [False, True])
@@ -53,7 +52,7 @@ async def test_a_gang_that_waits_for_its_devices_is_withdrawn_at_once(cluster):
     result = gang.pods[0].allocate[0].allocation.devices.results[0]
     slow = replace(result, binding_conditions=("Attached",))
     gang = _with_result(gang, slow)
-    patient = replace_dataclass(SETTINGS, readiness=ReadinessPolicy(interval=60.0, timeout=600.0))
+    patient = replace(SETTINGS, readiness=ReadinessPolicy(interval=60.0, timeout=600.0))
     committer = cluster.committer(cache, settings=patient)
     committer.commit(Plan(placements=(gang,)), now=0.0)
     for _ in range(100):
@@ -70,7 +69,7 @@ def _with_result(gang, result):
     new = placement.allocate[0]
     devices = replace(new.allocation.devices, results=(result,))
     allocation = replace(new.allocation, devices=devices)
-    allocated = replace_dataclass(new, allocation=allocation)
+    allocated = replace(new, allocation=allocation)
     return replace(gang, pods=(replace(placement, allocate=(allocated,)),))
 
 

@@ -1,13 +1,13 @@
 """Fair shares of whole sessions, as recorded beside the behaviour cases of kai-cases."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 
 from kai_py.policy.fair_share import fair_share
 from kai_py.policy.fairness_rules import KAI
 from tests.corpus.peer_queues import RESOURCES, amounts, table, vector
+from tests.support.records import replace
 
 TABLE = "kai-session-shares"
 

@@ -7,7 +7,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from unittest import mock
 
@@ -32,6 +32,7 @@ from tests.fault_simulation.network import Network
 from tests.fault_simulation.objects import cluster_objects, work_objects
 from tests.fault_simulation.schedule import HOUR, Effect, Fault, Schedule, Work
 from tests.fault_simulation.server import Server
+from tests.support.records import replace
 
 RESTART_SECONDS = 5.0
 AUDIT_SECONDS = 30.0

@@ -1,6 +1,5 @@
 """Schedules that once failed: what they found stays mended, and the harness still would find it."""
 
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -15,6 +14,7 @@ from kai_py.watch.client import Client
 from kai_py.watch.freshness import Freshness
 from tests.fault_simulation.schedule import read_schedule
 from tests.fault_simulation.simulation import simulate
+from tests.support.records import replace
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 

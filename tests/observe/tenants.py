@@ -1,7 +1,6 @@
 """A cluster of two tenants, and an API server that knows what the users of tokens may do."""
 
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import aiohttp
 import msgspec
@@ -18,6 +17,7 @@ from kai_py.observe.token_review import (
 )
 from tests.observe.shown import Shown
 from tests.support import scenario
+from tests.support.records import replace
 
 
 class ApiServer:

@@ -6,7 +6,6 @@ What is set aside is logged when it fails, not in each cycle in which it does.
 import io
 import json
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -18,6 +17,7 @@ from kai_py.plan.observations import SetAside
 from kai_py.plan.plan import Action, Plan
 from kai_py.watch.errors import Conflict, ServerError, TimedOut, Unreachable
 from kai_py.watch.outages import Outages
+from tests.support.records import replace
 from tests.support.scenario import START, queue
 from tests.support.worlds import gang, world
 

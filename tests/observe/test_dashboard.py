@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import aiohttp
@@ -27,6 +26,7 @@ from tests.observe.shown import IN_BROWSER, NARROW, PAINTED, WIDE, Shown, large_
 from tests.observe.tenants import tenants
 from tests.support import scenario
 from tests.support.cluster.eventually import eventually
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 pytestmark = IN_BROWSER

@@ -2,7 +2,6 @@ import asyncio
 import json
 import re
 from contextlib import suppress
-from dataclasses import replace
 from importlib import resources
 
 import aiohttp
@@ -25,6 +24,7 @@ from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.observe.shown import view_of
 from tests.support.patience import patience
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 JOB = Owner("batch/v1", "Job", "team-a", "train", "u")

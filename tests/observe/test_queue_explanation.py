@@ -3,8 +3,6 @@
 The division of each level on the way to a queue, in the numbers of the cycle.
 """
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from kai_py.observe.share_steps import share_sentences, share_steps
 from kai_py.plan.state.queues import quota_of
 from kai_py.policy.fairness_rules import NATIVE
 from tests.support import scenario
+from tests.support.records import replace
 from tests.support.scenario import cluster, node, pod, queue
 
 

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -13,6 +12,7 @@ from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_forward import Replica, is_address, own_address
 from kai_py.observe.kept_history import ShareHistory, ShareSample, packed_shares, unpacked_shares
 from tests.observe.shown import Shown
+from tests.support.records import replace
 from tests.support.worlds import gang, world
 
 LEADER = Replica("a", leads=True, leader="a")

@@ -6,6 +6,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
+from msgspec import Struct
 
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import BackedOff, SearchBackoff
@@ -23,7 +24,6 @@ from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gang_changes import GangChanges
-from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.snapshot import Snapshot
 from tests.support.records import replace
 from tests.support.scenario import cluster, job_with_pods, node, queue, shared
@@ -51,7 +51,7 @@ SETTINGS = CycleSettings()
 
 def compared_fields(value):
     """Names of the fields by which the parts of a cycle are compared; None of anything else."""
-    if isinstance(value, Gang | Member):
+    if isinstance(value, Struct):
         return value.__struct_fields__
     if is_dataclass(value):
         return [each.name for each in fields(value) if each.init and each.compare]

@@ -1,9 +1,6 @@
 """Gangs that do not get ready in time: evicted whole, tried again, named with the cause."""
 
-from dataclasses import replace as dataclass_replace
-
 import pytest
-from msgspec.structs import replace
 
 from kai_py.api.records.core import (
     Condition,
@@ -21,6 +18,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.search_cache.inputs import InputsChange
 from kai_py.plan.session.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
 from kai_py.snapshot.tables.readiness import startup_problem
+from tests.support.records import replace
 from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
 
 PULL = ContainerState(waiting=ContainerWaiting("ImagePullBackOff", "no such image"))
@@ -304,7 +302,7 @@ def test_devices_are_avoided_by_the_same_rule():
         first,
         key="other/Job/two",
         queue="r",
-        owner=dataclass_replace(first.owner, namespace="other"),
+        owner=replace(first.owner, namespace="other"),
     )
 
     def failed(one):
@@ -324,7 +322,7 @@ def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
     recreated(made, pods, 300)
     known = made.memory.startups
     blame = Blame(290.0 + START, "q", "default", "default/Job/train")
-    known.blames["a"] = (blame, dataclass_replace(blame, queue="r", namespace="other"))
+    known.blames["a"] = (blame, replace(blame, queue="r", namespace="other"))
     known.device_blames["gpu.example.com", "a", "gpu-0"] = known.blames["a"]
     kept = unpacked_startups(packed_startups(known.kept()))
     assert kept == known.kept()
@@ -338,12 +336,9 @@ def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
     assert (device[2], seconds) == ("gpu-0", 1800 - 11)
     # Too much is bounded: the last tries are kept.
     old = kept.attempts[KEY]
-    many = {
-        f"{i:x}": dataclass_replace(old, owner=f"{hash(str(i)):x}", failed=float(i))
-        for i in range(5000)
-    }
+    many = {f"{i:x}": replace(old, owner=f"{hash(str(i)):x}", failed=float(i)) for i in range(5000)}
     monkeypatch.setattr(kept_history, "MAX_STARTUPS_BYTES", 10_000)
-    text = packed_startups(dataclass_replace(kept, attempts=many))
+    text = packed_startups(replace(kept, attempts=many))
     assert len(text) <= 10_000
     assert 0 < len(unpacked_startups(text).attempts) < 5000
     assert f"{4999:x}" in unpacked_startups(text).attempts

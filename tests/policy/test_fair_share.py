@@ -1,4 +1,3 @@
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +13,7 @@ from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.exact_shares import pour, shares
 from tests.support.cpu_limit import cpu_limit
 from tests.support.patience import processor_seconds
+from tests.support.records import replace
 
 INF = float("inf")
 amount = st.one_of(st.integers(0, 20), st.sampled_from([0.3, 0.9, 2.5]))

@@ -1,11 +1,10 @@
-from dataclasses import replace
-
 import pytest
 
 from kai_py.policy.fairness_rules import NATIVE, FairnessRules, MinRuntimeMethod
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.support.records import replace
 
 RULES = FairnessRules(default_preempt_min_runtime=2, default_reclaim_min_runtime=1)
 QUEUES = build_queue_table(

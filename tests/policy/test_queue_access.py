@@ -1,10 +1,9 @@
-from dataclasses import replace
-
 import pytest
 
 from kai_py.snapshot.tables.queue_access import closed_queue
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import closed_by_default
+from tests.support.records import replace
 from tests.support.scenario import queue
 
 LABELS = {"ml": {"team": "ml"}, "web": {"team": "web"}, "bare": {}}

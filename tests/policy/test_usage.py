@@ -1,10 +1,10 @@
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from kai_py.policy.usage_history import (
     UsageRecord,

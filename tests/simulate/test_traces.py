@@ -2,7 +2,6 @@
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from kai_py.simulate.scenarios.traces import (
     saturating_jobs,
     scenario_of,
 )
+from tests.support.records import replace
 
 OPENB_JOBS = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time

@@ -1,5 +1,4 @@
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from kai_py.snapshot.tables.queues import (
     QueueInfos,
     inherited,
 )
+from tests.support.records import replace
 
 RESOURCES = ("cpu", "gpu")
 

@@ -1,9 +1,8 @@
 """Devices that are allocated without a claim, as tables of cases have them."""
 
-from dataclasses import replace
-
 from kai_py.dra.device_state import DeviceAllocation, DeviceState
 from kai_py.dra.identity import DeviceID
+from tests.support.records import replace
 
 
 def set_device_allocation(

@@ -4,8 +4,6 @@ As in ``tests.support.situations``: what a user would submit, for the simulation
 servers.
 """
 
-from dataclasses import replace
-
 from kai_py.plan.plan import Stage
 from tests.cluster.fake_kubelet.nodes import GPU_DRIVER, FakeNode, gpu_nodes
 from tests.support.cluster.api import Document
@@ -18,6 +16,7 @@ from tests.support.cluster.manifests import (
     job,
     pod_spec,
 )
+from tests.support.records import replace
 from tests.support.situations import (
     FITTING,
     GATE,

@@ -4,7 +4,6 @@ import asyncio
 import ssl
 import subprocess
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 import pytest
 
@@ -21,6 +20,7 @@ from kai_py.watch.http_answer import AnswerError
 from kai_py.watch.http_transport import connect
 from kai_py.watch.transport import ApiCall
 from tests.support.patience import patience
+from tests.support.records import replace
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -7,7 +7,8 @@ Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``C
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.cel.actual_cost import NEW_LIST, PATTERN, TEXT
 from kai_py.cel.functions import Overload
@@ -22,8 +23,7 @@ Path = tuple[str, ...]
 """A variable and the path below it: fields, ``@items``, ``@keys``, ``@values``, ``@indices``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """The minimum and the maximum length of a string, list or map."""
 
     least: int
@@ -71,8 +71,7 @@ def union(sizes: list[Size]) -> Size:
     return Size(min(size.least for size in sizes), max(size.most for size in sizes))
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One overload of a call to estimate; a method's receiver is argument 0."""
 
     nodes: tuple[Node, ...]

@@ -9,8 +9,10 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
+from functools import partial
+
+from msgspec import Struct
 
 from kai_py.cel.functions import declare, function
 from kai_py.cel.library.network import is_url
@@ -21,8 +23,7 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """A named format."""
 
     name: str
@@ -114,7 +115,7 @@ def validate(form: Format, text: str) -> Optional:
 
 def _register() -> None:
     for name in _CHECKS:
-        declare(f"'format.{name}'() -> Format", lambda found=Format(name): found)
+        declare(f"'format.{name}'() -> Format", partial(Format, name))
 
 
 _register()

@@ -8,6 +8,8 @@ import re
 import urllib.parse
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.cel.functions import declare, function
 from kai_py.cel.library.strings import quote
 from kai_py.cel.values import GO_TYPES, KINDS, CELRuntimeError
@@ -18,15 +20,13 @@ _WRONG_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-@dataclass(frozen=True, slots=True)
-class IP:
+class IP(Struct, frozen=True):
     """An address."""
 
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class CIDR:
+class CIDR(Struct, frozen=True):
     """A range of addresses, with the address it was written with."""
 
     address: Address

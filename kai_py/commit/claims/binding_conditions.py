@@ -9,8 +9,9 @@ scheduler continues it.
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from kai_py.api.records.resource import (
     AllocatedDeviceStatus,
@@ -29,8 +30,7 @@ API_TIME_RESOLUTION = 1.0
 """Seconds: the API keeps times in whole seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadinessPolicy:
+class ReadinessPolicy(Struct, frozen=True):
     """Read the claim when it changes or after ``interval`` seconds, at most for ``timeout``."""
 
     interval: float = 5.0
@@ -41,16 +41,14 @@ DeviceCondition = tuple[DeviceKey, str]
 """A device, and its missing condition or the condition that reports its failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(Struct, frozen=True):
     """Conditions still missing, and failure conditions that are True."""
 
     missing: tuple[DeviceCondition, ...] = ()
     failed: tuple[DeviceCondition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DevicesNotReady:
+class DevicesNotReady(Struct, frozen=True):
     """The reason why devices of a claim can't be used, and these devices."""
 
     reason: str

@@ -13,8 +13,9 @@ count; two shares of one device do not exclude each other, a share and a whole a
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
@@ -22,8 +23,7 @@ from kai_py.commit.claims.reconcile import same_devices
 from kai_py.snapshot.object_cache import DeviceKey
 
 
-@dataclass(frozen=True, slots=True)
-class OtherHolder:
+class OtherHolder(Struct, frozen=True):
     """A device that is allocated to another claim as well."""
 
     device: DeviceKey
@@ -34,8 +34,7 @@ class OtherHolder:
         return f"device {driver}/{pool}/{device} is also allocated to claim {self.holder}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceConflict:
+class DeviceConflict(Struct, frozen=True):
     """Two claims with one device; ``later`` was seen to have it after ``earlier``."""
 
     device: DeviceKey

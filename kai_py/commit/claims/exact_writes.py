@@ -12,8 +12,9 @@ Source of the numbers of fields: k8s.io/api/resource/v1 and k8s.io/apimachinery,
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.records.resource import (
     DELETE_PROTECTION_FINALIZER,
@@ -45,8 +46,7 @@ Change = Callable[[bytes], bytes]
 """A claim's message before and after a change."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimPatch:
+class ClaimPatch(Struct, frozen=True):
     """One request that changes a claim; an empty ``subresource`` means the object itself.
 
     ``change``: the same in protobuf, of a claim that may have immutable raw bytes.

@@ -26,11 +26,11 @@ Sources: KEP-4381; kube-scheduler plugin dynamicresources (PreBind, Unreserve, P
 """
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.queue import WITHDRAWN_RELEASES
 from kai_py.api.records.core import NodeSelector
@@ -59,8 +59,7 @@ from kai_py.watch.client import PatchType
 from kai_py.watch.errors import ApiError, Conflict
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredClaim:
+class DesiredClaim(Struct, frozen=True):
     """The state a claim must reach before its consumers are bound.
 
     ``allocation`` is None for a claim that is allocated in the snapshot: it must still be, and for
@@ -88,13 +87,11 @@ class DesiredClaim:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUpToDate:
+class ClaimUpToDate(Struct, frozen=True):
     """The claim is as desired."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFailure:
+class ClaimFailure(Struct, frozen=True):
     """The claim can't be reconciled; ``reason`` names it and says why."""
 
     reason: str

@@ -22,8 +22,9 @@ Cost: O(claims + pods) per pass; there is one every few seconds, not one per cyc
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
@@ -43,8 +44,7 @@ from kai_py.watch.resource import Kind
 from kai_py.watch.transport import FIELD_MANAGER
 
 
-@dataclass(frozen=True, slots=True)
-class LeftoverClaim:
+class LeftoverClaim(Struct, frozen=True):
     """A claim, the uids of consumers that are not going to use it, and whom to read first.
 
     ``pods`` and ``groups`` are those consumers; where the claim names none, the pods that it was
@@ -98,8 +98,7 @@ def find_leftover_claims(
     return tuple(leftover for leftover in found if leftover is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Consumers:
+class _Consumers(Struct, frozen=True):
     """Pods and PodGroups by what the watch shows; claims by (namespace, name)."""
 
     idle: Mapping[str, Pod]

@@ -27,9 +27,10 @@ and v1alpha3.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.times import format_time
@@ -58,8 +59,7 @@ UNTRIED_STAGES = frozenset(
 ERROR_STAGES = frozenset({Stage.INVALID, Stage.SCHEDULER_ERROR})
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredCondition:
+class DesiredCondition(Struct, frozen=True):
     """A condition without its transition time."""
 
     status: str
@@ -133,8 +133,7 @@ def _condition(
     return {**current, **content}
 
 
-@dataclass(frozen=True, slots=True)
-class PodGangReport:
+class PodGangReport(Struct, frozen=True):
     """Whether minMember of a PodGang is bound, and why it is evicted, if it is."""
 
     scheduled: bool
@@ -185,8 +184,7 @@ class PodGangStatusWriter:
         await self._writer.run()
 
 
-@dataclass(frozen=True, slots=True)
-class NativeGroupReport:
+class NativeGroupReport(Struct, frozen=True):
     """A plan's report on a group.
 
     ``reason``: of the condition, empty for none; ``disrupted``: why the group is evicted, if it is.

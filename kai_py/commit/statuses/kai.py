@@ -8,11 +8,11 @@ name. Of PodGroups, see ``commit.statuses.kai_pod_group``.
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
@@ -41,8 +41,7 @@ from kai_py.watch.resource import Key
 CONDITION_TYPES: Mapping[str, str] = {READY: "Ready", ORPHAN: "Orphan", OVER_DESERVED: "OverQuota"}
 
 
-@dataclass(frozen=True, slots=True)
-class KaiQueueReport:
+class KaiQueueReport(Struct, frozen=True):
     """A plan's report on a queue."""
 
     share: QueueShare

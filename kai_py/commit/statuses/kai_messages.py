@@ -7,7 +7,6 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -34,7 +33,7 @@ def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
     if not reworded:
         return plan
     shares = {share.queue: share for share in plan.queues}
-    return replace(
+    return structs.replace(
         plan,
         unplaced=tuple(
             structs.replace(each, message=_pending_message(each, reworded[each.gang], now))

@@ -15,11 +15,11 @@ Two annotations keep times across restarts, in whole seconds, as in KAI:
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.records.kai import (
@@ -53,8 +53,7 @@ DEFAULT_NODE_POOL = "default"
 QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 
 
-@dataclass(frozen=True, slots=True)
-class KaiPodGroupReport:
+class KaiPodGroupReport(Struct, frozen=True):
     """A plan's report on a gang; ``keep_condition``: leave its condition, if any, as it is."""
 
     node_pool: str
@@ -179,8 +178,7 @@ MAX_TRANSITIONS = 2**62
 MAX_KEPT = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class KaiPodGroupAnnotations:
+class KaiPodGroupAnnotations(Struct, frozen=True):
     """Annotations of the PodGroup with this uid; ``stale_since`` as in ``Gang``.
 
     ``last_evicted``: when a pod of it was last chosen as a victim, seconds since the epoch; None if

@@ -23,9 +23,11 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
@@ -43,8 +45,7 @@ INCOMPLETE_STAGES = frozenset({Stage.BELOW_MIN_MEMBER, Stage.SCHEDULING_GATED})
 """Stages of an incomplete gang: pods are missing, or gated by others."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPodStatus:
+class PendingPodStatus(Struct, frozen=True):
     """The desired status of a pending pod; an empty ``nominated_node`` clears the field.
 
     An empty ``reason`` leaves the condition alone; ``incomplete`` updates an existing one of ours

@@ -9,9 +9,11 @@ them as KAI writes them, with GPUs as ``nvidia.com/gpu``.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
@@ -70,8 +72,7 @@ USAGE_WRITE_SECONDS = 300.0
 MAX_RESOURCES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStatusReport:
+class QueueStatusReport(Struct, frozen=True):
     """A plan's report on a queue; equal reports need no new status."""
 
     share: QueueShare

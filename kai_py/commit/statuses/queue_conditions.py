@@ -12,8 +12,9 @@ OverMax       True while more is allocated than max: max was lowered, and no pod
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
 from kai_py.plan.observations import QueueShare
@@ -27,8 +28,7 @@ OPEN = "every namespace may use this queue: spec.namespaces is not set"
 TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCondition:
+class QueueCondition(Struct, frozen=True):
     """A condition without its transition time and generation."""
 
     type: str

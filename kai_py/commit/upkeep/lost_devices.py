@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import (
@@ -49,8 +51,7 @@ class RepairOutcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedPod:
+class DamagedPod(Struct, frozen=True):
     """A bound pod of ours, and a claim of it that is not allocated or not reserved for it."""
 
     pod: PodRef

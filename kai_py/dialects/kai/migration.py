@@ -5,10 +5,10 @@ of KAI's API and per feature that a workload asks for; the other notes say what 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.records.kai import (
     POD_GROUP_API_VERSION,
@@ -41,8 +41,7 @@ GLOBAL_SELECTORS = ("global.namespaceLabelSelector", "global.podLabelSelector")
 RESOURCES = ("gpu", "cpu", "memory")
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationNote:
+class MigrationNote(Struct, frozen=True):
     """``subject`` is Kind/namespace/name or Kind/name, ``field`` may be empty."""
 
     compatibility: Compatibility

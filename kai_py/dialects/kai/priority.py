@@ -22,7 +22,8 @@ Source: KAI-Scheduler, pkg/podgrouper/podgrouper/hub and plugins/defaultgrouper.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import Pod
@@ -121,8 +122,7 @@ CLASSES: Mapping[GroupKind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KindDefaults:
+class KindDefaults(Struct, frozen=True):
     """An operator's defaults for the workloads of a kind; an empty group: in any."""
 
     kind: str

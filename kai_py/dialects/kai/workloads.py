@@ -28,7 +28,9 @@ Source: KAI-Scheduler, pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.numbers import NumberError, parse_count
 from kai_py.api.queue import QUEUE_NAME_KEY
@@ -58,8 +60,7 @@ from kai_py.grouping.group_sources import PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 
 
-@dataclass(frozen=True, slots=True)
-class KaiQueueNaming:
+class KaiQueueNaming(Struct, frozen=True):
     """How KAI's users name a queue; ``all_workloads``: also those that name no queue of ours.
 
     ``kind_defaults``: an operator's defaults for the workloads of a kind.
@@ -71,8 +72,7 @@ class KaiQueueNaming:
     kind_defaults: tuple[KindDefaults, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _WorkloadMetadata:
+class _WorkloadMetadata(Struct, frozen=True):
     """Metadata of the groups that the pod names, of its owners, nearest first, and of the pod."""
 
     groups: tuple[ObjectMeta, ...]

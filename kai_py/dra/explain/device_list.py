@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from msgspec import Struct
+
 from kai_py.api.records.node import HARD_EFFECTS, Node, taint_text
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.dra.device_state import DeviceState, PoolUsage
@@ -40,8 +42,7 @@ class DeviceStatus(enum.Enum):
     REMOVED = "Removed"
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A claim to which a device is allocated, with the consumers it is reserved for."""
 
     claim: str
@@ -57,8 +58,7 @@ class Holder:
     """How many devices of a device plugin it has, which have no names; 0 for a claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceEntry:
+class DeviceEntry(Struct, frozen=True):
     """One device."""
 
     node: str

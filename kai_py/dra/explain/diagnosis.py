@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
@@ -48,8 +49,7 @@ STEPS_PER_RELAXATION = 1_000
 """Steps of the device search when claims are tried without some of their constraints."""
 
 
-@dataclass(frozen=True, slots=True)
-class OptionDiagnosis:
+class OptionDiagnosis(Struct, frozen=True):
     """The devices that one option of a request could get, by check."""
 
     option: Option
@@ -73,8 +73,7 @@ class OptionDiagnosis:
         return self.max_on_one_node >= self.option.count
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationDiagnosis:
+class AllocationDiagnosis(Struct, frozen=True):
     """What prevents the allocation of claims on some nodes."""
 
     nodes: int

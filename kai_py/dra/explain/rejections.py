@@ -9,9 +9,9 @@ Complexity: array work over all devices per condition.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
@@ -108,8 +108,7 @@ def _with(claim: ResourceClaim, constraints: tuple[DeviceConstraint, ...]) -> Re
     return replace(claim, spec=replace(claim.spec, devices=devices))
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRejectionCount:
+class DeviceRejectionCount(Struct, frozen=True):
     """Devices that a check rejects; ``cause``: the selector and condition, or the taint."""
 
     check: DeviceCheck
@@ -117,8 +116,7 @@ class DeviceRejectionCount:
     devices: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClosestDevice:
+class ClosestDevice(Struct, frozen=True):
     """A device, the first condition it fails, and its values that the condition reads."""
 
     device: DeviceID
@@ -127,8 +125,7 @@ class ClosestDevice:
     """Name as in the slice, and value; "missing" where it has none."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SelectedDevices:
+class SelectedDevices(Struct, frozen=True, eq=False):
     """The devices that pass all selectors of an option."""
 
     option: Option

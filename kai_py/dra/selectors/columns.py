@@ -9,7 +9,8 @@ Complexity: one walk over the syntax tree.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kai_py.cel.syntax import (
     Bind,

@@ -9,6 +9,8 @@ domain is an empty map, an unknown name an error. Source: k8s.io/dynamic-resourc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kai_py.api.quantity import Quantity
 from kai_py.cel.library.versions import Semver, parse_semver
 from kai_py.cel.values import KINDS, CELRuntimeError, DefaultMap, Value
@@ -32,8 +34,7 @@ AttributeValue = bool | int | str | Semver | AttributeList
 MAPS = ("attributes", "capacity")
 
 
-@dataclass(frozen=True, slots=True)
-class BadAttribute:
+class BadAttribute(Struct, frozen=True):
     """An attribute whose value can't be parsed; every expression on its device fails."""
 
     reason: str

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from kai_py.api.bounded import remember
 from kai_py.cel.actual_cost import LIMIT
@@ -48,15 +49,13 @@ class Leaf:
     """Whether this is a complete selector: then exceeding the cost limit is an error."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Negation:
+class Negation(Struct, frozen=True, eq=False):
     """The negation of a part."""
 
     part: "Plan"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Junction:
+class Junction(Struct, frozen=True, eq=False):
     """The conjunction or disjunction of the parts."""
 
     parts: "tuple[Plan, ...]"
@@ -66,8 +65,7 @@ class Junction:
 Plan = Leaf | Negation | Junction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Conjunct:
+class Conjunct(Struct, frozen=True, eq=False):
     """One of the conditions that a selector joins by ``&&``."""
 
     text: str

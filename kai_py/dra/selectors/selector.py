@@ -14,6 +14,8 @@ KEP-6080.
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from msgspec import Struct
+
 from kai_py.cel.check import Environment
 from kai_py.cel.expression import CompileError, Expression, compile_expression
 from kai_py.cel.library.versions import Semver
@@ -24,8 +26,7 @@ from kai_py.dra.selectors.device import AttributeList, AttributeValue, CELDevice
 DEVICE = Type("kubernetes.DRADevice")
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorFeatures:
+class SelectorFeatures(Struct, frozen=True):
     """What an expression may use, by feature gate.
 
     The default is everything: a scheduler reads what an API server has already admitted.

@@ -17,9 +17,11 @@ Source: jobset.x-k8s.io/v1alpha2, KEP-672 (DependsOn), KEP-262 (startup policy);
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job
@@ -62,8 +64,7 @@ MAX_REPLICATED_JOBS = 200
 """Most replicated jobs; each may depend on each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ReplicatedJob:
+class _ReplicatedJob(Struct, frozen=True):
     """A replicated job; ``depends_on``: other jobs' names, with the status required of each.
 
     ``segments``: how many pods of a Job run at a time, and the segments that they form.
@@ -80,8 +81,7 @@ class _ReplicatedJob:
     leaders: Subgroup
 
 
-@dataclass(frozen=True, slots=True)
-class _Status:
+class _Status(Struct, frozen=True):
     ready: int = 0
     succeeded: int = 0
 

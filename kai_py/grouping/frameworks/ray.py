@@ -13,8 +13,9 @@ Source: ray.io/v1; KubeRay's GetWorkerGroupDesiredReplicas and buildRedisCleanup
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import Pod

@@ -15,8 +15,9 @@ Source: kubeflow.org/v1 and v2beta1; KAI's segment annotations.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured, mapping_at

@@ -12,8 +12,9 @@ Source: batch.volcano.sh/v1alpha1; Volcano's gang plug-in and its admission.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.unstructured import Unstructured, mapping_at, values_at

@@ -12,7 +12,8 @@ by a match of the whole word: ``contains("B200")`` would also match a GB200.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.lint.cel import amounts, references
 from kai_py.lint.cel.published import published
@@ -163,8 +164,7 @@ _RULES: tuple[Callable[[Place], Iterator[Correction]], ...] = (
 _MAX_STEPS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
+class Corrected(Struct, frozen=True):
     """A selector in its valid form, and the reason for each change."""
 
     source: str

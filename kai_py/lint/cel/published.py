@@ -7,11 +7,10 @@ their form only.
 Source: NVIDIA's GPU driver for DRA (full GPUs, MIG and shared GPUs), the Kubernetes example driver.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """Names in a driver's own domain."""
 
     attributes: frozenset[str] = frozenset()

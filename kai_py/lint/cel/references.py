@@ -10,7 +10,8 @@ Source: KEP-4381, CEL environment of ``resource.k8s.io``.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.cel.literals import read_string
 from kai_py.cel.syntax import ExpressionError
@@ -23,8 +24,7 @@ _TYPE_SUFFIXES = ("string", "int", "bool", "version", "value", "stringValue", "i
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(Struct, frozen=True):
     """Replacement of ``source[start:end]`` by ``text``, because of ``reason``."""
 
     start: int
@@ -33,8 +33,7 @@ class Correction:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A term and the context that its correction depends on."""
 
     source: str
@@ -52,8 +51,7 @@ class Place:
         yield Correction(self.term.start, self.term.end, text, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """``device.<map>["<domain>"].<name>``."""
 
     map: str

@@ -10,7 +10,8 @@ Precedence climbing over a flat list of tokens; linear in the length of the text
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _TOKEN = re.compile(
     r"""
@@ -31,8 +32,7 @@ _BINARY = {
 _MAX_DEPTH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A part of an expression.
 
     ``kind`` is text, amount, number, name, select, index, call, method, binary, unary, group or

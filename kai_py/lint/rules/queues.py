@@ -1,8 +1,9 @@
 """Rules on queues: the Queue itself, and the annotation or label that names it."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath, FieldProblem, closest_match
@@ -67,7 +68,7 @@ def queue(manifest: Manifest) -> Iterator[Finding]:
         for problem in problems:
             reported.add(problem)
             finding = manifest.error(problem.path, problem.message)
-            yield dataclasses.replace(finding, fixed=_corrected(manifest, problem))
+            yield replace(finding, fixed=_corrected(manifest, problem))
 
 
 def _limit_selectors(manifest: Manifest) -> Iterator[Finding]:

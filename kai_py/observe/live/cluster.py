@@ -1,7 +1,8 @@
 """Values of the live view: the cluster at one moment, before rendering."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 MAX_SLOTS = 256
 """Most GPUs that are drawn of one node."""
@@ -18,16 +19,14 @@ class GpuState(Enum):
     """Its pod is terminating."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSlot:
+class GpuSlot(Struct, frozen=True):
     """A GPU of a node; ``gang`` is empty while it is free."""
 
     state: GpuState = GpuState.FREE
     gang: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveNode:
+class LiveNode(Struct, frozen=True):
     """A node with its GPUs in the order of their names.
 
     ``is_sum``: it stands for GPUs of others on any nodes, of which only the numbers are shown.
@@ -44,8 +43,7 @@ class LiveNode:
         return sum(slot.state is not GpuState.FREE for slot in self.slots)
 
 
-@dataclass(frozen=True, slots=True)
-class LiveQueue:
+class LiveQueue(Struct, frozen=True):
     """GPUs of a queue; ``maximum`` is None where there is no limit.
 
     ``deserved`` and ``fair_share`` may be infinite. ``depth``: how many queues are above it.
@@ -59,8 +57,7 @@ class LiveQueue:
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LiveGang:
+class LiveGang(Struct, frozen=True):
     """A gang: its pods by state, and why it is pending, if it is."""
 
     key: str
@@ -78,8 +75,7 @@ class LiveGang:
         return self.key.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class LiveCluster:
+class LiveCluster(Struct, frozen=True):
     """The cluster at one moment; nodes by rack and name, queues as a tree, gangs by age."""
 
     nodes: tuple[LiveNode, ...] = ()

@@ -5,7 +5,6 @@ Untrusted text in the records of a view is made safe for a terminal.
 
 import dataclasses
 from collections import deque
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -59,8 +58,7 @@ class Tone(Enum):
     PLAIN = "plain"
 
 
-@dataclass(frozen=True, slots=True)
-class FeedLine:
+class FeedLine(Struct, frozen=True):
     """One event.
 
     ``word`` is the event's reason, ``subject`` the object it regards, ``gang`` its gang's key.
@@ -92,7 +90,7 @@ class Feed:
                 break
             if _can_merge(earlier, line):
                 nodes = dict.fromkeys((*earlier.nodes, *line.nodes))
-                self._lines[position] = replace(
+                self._lines[position] = structs.replace(
                     earlier, pods=earlier.pods + line.pods, nodes=tuple(nodes)
                 )
                 return

@@ -14,10 +14,10 @@ case while its pod runs, lower case while it starts, a cross while it terminates
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import cycle, groupby, islice, zip_longest
 from string import ascii_uppercase, digits
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.color import Color
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -115,8 +115,7 @@ def _selection_panel(
     return Panel(_GangLines(shown, styles, names, selected), title=title, title_align="left")
 
 
-@dataclass(frozen=True, slots=True)
-class _GangLines:
+class _GangLines(Struct, frozen=True):
     """A line per gang; long names are cut, so that pods and states can still be seen."""
 
     gangs: Sequence[LiveGang]

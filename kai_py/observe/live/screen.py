@@ -5,8 +5,8 @@ Redrawn a few times a second until cancelled.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
 from rich.live import Live
@@ -36,8 +36,7 @@ TONES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Interaction:
+class Interaction(Struct, frozen=True):
     """The selected gang, the ``details`` shown in place of the events, and the status line."""
 
     selected: str = ""

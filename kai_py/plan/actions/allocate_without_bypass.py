@@ -22,9 +22,9 @@ first ``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
 """
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
@@ -59,8 +59,7 @@ def gang_class(gang: Gang, request: PlacementRequest) -> GangClass:
     return gang.queue, gang.is_preemptible(request.members), own, pods
 
 
-@dataclass(frozen=True, slots=True)
-class _FailedAttempt:
+class _FailedAttempt(Struct, frozen=True):
     """A gang that got nothing once ``placed`` pods had been placed.
 
     ``future_idle``, ``usage``: copies of the state at that moment.

@@ -20,9 +20,9 @@ began, and the gang's reason says why.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.texts import first_of
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -48,8 +48,7 @@ MAX_ENDING_PODS = 4096
 """The most running pods whose end is considered for one gang."""
 
 
-@dataclass(frozen=True, slots=True)
-class _EndingPod:
+class _EndingPod(Struct, frozen=True):
     """A running pod with its expected end (seconds since the epoch; inf if unknown)."""
 
     member: Member

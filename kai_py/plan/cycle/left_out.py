@@ -12,8 +12,10 @@ Opening is tried O(log(gangs)) times for each gang or queue that is found.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import ObjectProblem
@@ -39,8 +41,7 @@ BY_GANG = ("gangs", "disrupted", "unhealthy", "starting", "in_backoff")
 BY_QUEUE = ("queue_allocated", "queue_requested", "queue_non_preemptible", "queue_leaving")
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Keys of gangs and names of queues; ``error``: what opening failed with."""
 
     gangs: Set[str] = frozenset()

@@ -6,8 +6,9 @@ reason (``list_unplaced``), every queue with its shares (``queue_shares``), and 
 ignored, in full or in part, because of what it contains (``object_problems``).
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.references import PodRef
@@ -177,7 +178,7 @@ def with_failures(plan: Plan, turns: Turns) -> Plan:
     """``plan`` with what has failed since it was made."""
     failed = tuple(turns.extensions.failed.values())
     known = len(failed) == len(plan.failed_extensions)
-    return plan if known else dataclasses.replace(plan, failed_extensions=failed)
+    return plan if known else replace(plan, failed_extensions=failed)
 
 
 def _placed_for_later(state: CycleState) -> list[Assignment]:

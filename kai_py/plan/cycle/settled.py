@@ -17,10 +17,9 @@ answers of gangs of one shape are valid only while all of them request the same 
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
 from kai_py.plan.plan import Plan, Protection, ProtectionRule, Unplaced
@@ -89,8 +88,7 @@ class SettledGang(Struct, frozen=True):
         return structs.replace(self, answer=answer, refusal=refusal)
 
 
-@dataclass(frozen=True, slots=True)
-class SettledCycle:
+class SettledCycle(Struct, frozen=True):
     """The answers of a cycle, and the decisions that they depend on.
 
     They are valid from ``since`` until before ``until`` (seconds since the epoch). ``probes`` and
@@ -248,8 +246,7 @@ def _ages(ageing: QueueAgeing, pending: Iterable[Gang]) -> bool:
     return bool(configured) or any(gang.settings.ageing for gang in pending)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCycle:
+class FinishedCycle(Struct, frozen=True):
     """A cycle whose actions decided nothing after ``decisions``.
 
     ``ready``: keys of the gangs that could have a turn. ``settled``: answers taken over from the

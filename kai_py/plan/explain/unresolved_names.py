@@ -13,12 +13,11 @@ publishes.
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.api.problems import closest_match
 from kai_py.api.records.node import HARD_EFFECTS, Taint, taint_text, tolerates
@@ -167,8 +166,7 @@ class NameKind(Enum):
     TOPOLOGY_LEVEL = "topology level"
 
 
-@dataclass(frozen=True, slots=True)
-class UnresolvedName:
+class UnresolvedName(Struct, frozen=True):
     """``name`` does not exist; ``nearest``: what was probably meant, or "".
 
     ``label``: whose value the name is.
@@ -347,6 +345,6 @@ def _levels(tree: Subgroup, nodes: NodeColumns) -> Iterator[UnresolvedName]:
     # Levels of a Topology object are checked against that object.
     if constraint is not None and constraint.required_level and not constraint.topology:
         for found in _label(nodes, constraint.required_level, ()):
-            yield replace(found, kind=NameKind.TOPOLOGY_LEVEL)
+            yield structs.replace(found, kind=NameKind.TOPOLOGY_LEVEL)
     for child in tree.children:
         yield from _levels(child, nodes)

@@ -7,10 +7,10 @@ tightest that holds the pods first.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.plan.placement.attempt import Attempt, NodeSet
 from kai_py.plan.placement.pods import ShapePlacer
@@ -30,8 +30,7 @@ MAX_DOMAINS_TO_TRY = 32
 """Domains that are tried for pods that required affinity ties together."""
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityGroup:
+class AffinityGroup(Struct, frozen=True):
     """Pods that must share a domain of the node label ``topology_key``.
 
     ``parts``: the positions of their parts in the list of all parts.

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.dra.cluster_devices import ClusterDevices
@@ -44,8 +45,7 @@ MAX_CLIQUES_TO_NAME = 6
 MAX_ID_LENGTH = 63
 
 
-@dataclass(frozen=True, slots=True)
-class DomainPart:
+class DomainPart(Struct, frozen=True):
     """The pods of a request with channels of one domain.
 
     ``is_preferred``: its clique is a preference. ``occupied``: (nodes,) bool, where other pods of

@@ -9,10 +9,10 @@ well. If the second then fits nowhere, neither does the first. A whole GPU is at
 any part of one. O(nodes).
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GPU_RESOURCE
@@ -68,8 +68,7 @@ class ShapeCapacity(NamedTuple):
         return np.minimum(self.alternatives.pods, self.replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeFits:
+class ShapeFits(Struct, frozen=True):
     """The cached static fits and running fits of a cycle."""
 
     static_fits: StaticFits = field(default_factory=StaticFits)

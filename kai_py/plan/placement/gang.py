@@ -10,10 +10,10 @@ affinity ties together are placed in one domain (``affinity``).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.placement.affinity import dependents_last
@@ -62,8 +62,7 @@ from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Placer:
+class Placer(Struct, frozen=True):
     """Places gangs in one cycle. ``search_steps``: the budget of exact searches with pod rules."""
 
     shapes: ShapePlacer = field(default_factory=ShapePlacer)

@@ -4,9 +4,9 @@ The way in which nodes are picked depends on what decides where the pods fit (``
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.api.choices import FillStrategy
 from kai_py.plan.placement.attempt import Attempt, NodeSet
@@ -35,8 +35,7 @@ Parts = Sequence[Sequence[Member]]
 """Pods of a gang, those of one shape in one part."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapePlacer:
+class ShapePlacer(Struct, frozen=True):
     """Places pods of one shape at a time, by fill strategies and scores."""
 
     fits: ShapeFits = field(default_factory=ShapeFits)

@@ -7,10 +7,10 @@ strategy. docs/placement.md has the list as a table.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.spot import SpotUse
@@ -22,8 +22,7 @@ from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PreferenceTier:
+class PreferenceTier(Struct, frozen=True, eq=False):
     """One tier. ``meaning``: what is preferred; ``source``: by what or why."""
 
     name: str

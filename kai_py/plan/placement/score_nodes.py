@@ -14,9 +14,11 @@ replica.
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.state.capacity import Capacity
@@ -43,8 +45,7 @@ ScoreInputs = tuple[bytes, bytes, int]
 """All that the score of a node depends on: free capacity, free parts of GPUs, kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChoice:
+class NodeChoice(Struct, frozen=True):
     """A node; ``gpu_fraction``: how much (0 to 1) is free of the GPU to share; None: any GPU."""
 
     row: int
@@ -264,8 +265,7 @@ NODES_AT_ONCE, REPLICAS_AT_ONCE = 64, 8
 """How many nodes are scored ahead at a time, and for how many replicas on each."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredFit:
+class ScoredFit(Struct, frozen=True):
     """The order of nodes for a shape, if only resources and scores decide.
 
     ``mask``: (nodes,) bool, where its pods may go. ``preference``: (nodes,) ranks, higher is

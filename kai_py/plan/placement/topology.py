@@ -7,9 +7,9 @@ and takes others as well.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from kai_py.api.problems import closest_match
 from kai_py.api.texts import count_of, first_of

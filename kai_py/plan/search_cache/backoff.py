@@ -10,7 +10,8 @@ left to other searches.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.cache import SearchCache, SearchEntries, SearchFailure, SearchKey
@@ -19,8 +20,7 @@ from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.resources import Floats
 
 
-@dataclass(frozen=True, slots=True)
-class BackedOff:
+class BackedOff(Struct, frozen=True):
     """A search that backs off; ``future_idle``: (resources, nodes) of when it ended."""
 
     failure: SearchFailure

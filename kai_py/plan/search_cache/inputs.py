@@ -18,11 +18,13 @@ changed); amounts cost O(nodes x resources).
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.min_runtime import within_min_runtime
@@ -86,8 +88,7 @@ class SearchInputs:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Decisions:
+class Decisions(Struct, frozen=True):
     """What the cycle has decided when a search begins, and what history and scores add.
 
     ``shares`` is empty for actions that do not look at them.

@@ -23,7 +23,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec import Struct, structs
 from msgspec.structs import replace as with_fields
 
 from kai_py.api.records.resource import DeviceRequest, DeviceSubRequest, ResourceClaimSpec
@@ -54,15 +56,14 @@ UNAFFORDABLE = Unschedulable(Stage.QUEUE_MAX, "")
 """The devices that were found cost more than the bounds allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceOptions:
+class DeviceOptions(Struct, frozen=True):
     """The choices of devices that are within the bounds.
 
     ``specs``: the narrowed claim specs, by the ``id`` of the original spec; ``allowed``: (nodes,)
     bool, None for all. ``closed``: names of the alternatives that exceed a bound.
     """
 
-    specs: Mapping[int, ResourceClaimSpec] = field(default_factory=dict)
+    specs: Mapping[int, ResourceClaimSpec] = msgspec.field(default_factory=dict)
     allowed: Bools | None = None
     closed: tuple[str, ...] = ()
 
@@ -144,7 +145,7 @@ class ClaimChoices:
                 least = min((devices for _, _, devices in nodes), default=0.0)
                 for row, _, devices in nodes:
                     allowed[row] &= devices == least
-        return replace(options, specs=specs, allowed=None if allowed.all() else allowed)
+        return structs.replace(options, specs=specs, allowed=None if allowed.all() else allowed)
 
     def _fitting(
         self, choice: Choice, request: DeviceRequest, taken: Taken, base: Floats
@@ -227,8 +228,7 @@ def least_cost(state: CycleState, members: Sequence[Member]) -> Floats:
     return cost
 
 
-@dataclass(frozen=True, slots=True)
-class CheapestClaims:
+class CheapestClaims(Struct, frozen=True):
     """A request with only the cheapest alternatives of its claims.
 
     ``specs``: the narrowed claim specs, by the ``id`` of the original spec; ``cost``: (quota

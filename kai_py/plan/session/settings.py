@@ -1,6 +1,6 @@
 """The part of the configuration that a cycle follows."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.node_departures import DEFAULT_DEPARTURE_RULES, DepartureRules
@@ -13,8 +13,7 @@ from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
 from kai_py.policy.score.registry import WeightedScore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleSettings:
+class CycleSettings(Struct, frozen=True, kw_only=True):
     """The configuration of a cycle; ``actions`` run in the order given.
 
     ``victim_probes``: trial placements of all searches for victims in a cycle, and of one search.

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from kai_py.api.spot import DEFAULT_SPOT_LABELS, SpotFallback, SpotUse
 from kai_py.snapshot.gangs import Gang, Member
@@ -31,8 +32,7 @@ NUMBERS_PER_CHOICE = 2**40
 """A shape with a choice has the number of the shape without one plus a multiple of this."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpotRules:
+class SpotRules(Struct, frozen=True):
     """``labels`` of spot nodes; ``price_ratio``: their price relative to on-demand nodes."""
 
     labels: SpotLabelValues = tuple(sorted(DEFAULT_SPOT_LABELS.items()))
@@ -42,8 +42,7 @@ class SpotRules:
 DEFAULT_SPOT_RULES = SpotRules()
 
 
-@dataclass(frozen=True, slots=True)
-class CycleSpot:
+class CycleSpot(Struct, frozen=True):
     """The use of spot nodes in a cycle, by gang key.
 
     ``uses``: the gang's choice; ``fallback_at``: when a gang restricted to spot nodes may fall
@@ -52,16 +51,15 @@ class CycleSpot:
     """
 
     rules: SpotRules = DEFAULT_SPOT_RULES
-    uses: Mapping[str, SpotUse] = field(default_factory=lambda: MappingProxyType({}))
-    fallback_at: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    over_budget: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    uses: Mapping[str, SpotUse] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    fallback_at: Mapping[str, float] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    over_budget: Mapping[str, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
 
 
 NO_SPOT = CycleSpot()
 
 
-@dataclass(frozen=True, slots=True)
-class _QueueSpot:
+class _QueueSpot(Struct, frozen=True):
     """What applies to the gangs of a queue; ``budget``: the queue that sets the fallback."""
 
     use: SpotUse | None = None
@@ -69,13 +67,12 @@ class _QueueSpot:
     budget: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fallbacks:
+class _Fallbacks(Struct, frozen=True):
     """Keys of the ``gangs`` that fall back; the other fields as of ``CycleSpot``."""
 
-    gangs: set[str] = field(default_factory=set)
-    fallback_at: dict[str, float] = field(default_factory=dict)
-    over_budget: dict[str, str] = field(default_factory=dict)
+    gangs: set[str] = msgspec.field(default_factory=set)
+    fallback_at: dict[str, float] = msgspec.field(default_factory=dict)
+    over_budget: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @dataclass

@@ -22,6 +22,9 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+from msgspec import Struct
+
 from kai_py.api.node_departures import Departure, DepartureStage
 from kai_py.api.times import backoff_seconds, begun_at, happened_within, lies_ahead
 from kai_py.grouping.gang import is_satisfied
@@ -48,16 +51,14 @@ MAX_BLAMES = 64
 """Failures of one node or device that are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyRule:
+class ReadyRule(Struct, frozen=True):
     """``timeout`` in seconds, 0 for none; ``attempts``: how often a gang is started at most."""
 
     timeout: float = 0.0
     attempts: int = DEFAULT_ATTEMPTS
 
 
-@dataclass(frozen=True, slots=True)
-class Attempts:
+class Attempts(Struct, frozen=True):
     """Failed starts of a gang, which is not started again before ``until``.
 
     ``owner``: the uid of its owner; ``count``: how many failed; ``last_bound``: when the last pod
@@ -74,8 +75,7 @@ class Attempts:
     reason: Unschedulable
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """A gang did not get ready on a node; ``time``: seconds since the epoch."""
 
     time: float
@@ -84,8 +84,7 @@ class Blame:
     gang: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailedStart:
+class FailedStart(Struct, frozen=True):
     """A gang that is evicted because it did not get ready.
 
     ``cause``: a clause for messages; ``nodes``, ``devices`` (each with its node): those to blame.
@@ -98,18 +97,16 @@ class FailedStart:
     devices: tuple[tuple[DeviceKey, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StartupRecord:
+class StartupRecord(Struct, frozen=True):
     """The part of ``Startups`` that a new leader has to know."""
 
-    since: dict[str, tuple[float, float | None]] = field(default_factory=dict)
-    attempts: dict[str, Attempts] = field(default_factory=dict)
-    blames: dict[str, tuple[Blame, ...]] = field(default_factory=dict)
-    device_blames: dict[DeviceKey, tuple[Blame, ...]] = field(default_factory=dict)
+    since: dict[str, tuple[float, float | None]] = msgspec.field(default_factory=dict)
+    attempts: dict[str, Attempts] = msgspec.field(default_factory=dict)
+    blames: dict[str, tuple[Blame, ...]] = msgspec.field(default_factory=dict)
+    device_blames: dict[DeviceKey, tuple[Blame, ...]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedNodes:
+class MarkedNodes(Struct, frozen=True):
     """``marked``: the ``nodes`` with those ``avoided`` (by name) among the suspect ones."""
 
     nodes: NodeColumns

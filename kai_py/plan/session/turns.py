@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from traceback import format_exception
 from typing import ParamSpec, Protocol, TypeVar
 
+from msgspec import Struct
+
 from kai_py.api.times import backoff_seconds
 from kai_py.dra.spending import Spending
 from kai_py.plan.extensions import Extensions, action_key, failure_text, step_key
@@ -199,8 +201,7 @@ class Turn:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class TurnBackoff:
+class TurnBackoff(Struct, frozen=True):
     """A gang that is set aside: how often it failed, and until when (seconds since the epoch)."""
 
     failures: int

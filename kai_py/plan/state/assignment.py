@@ -1,9 +1,8 @@
 """The decisions of a cycle about single pods: placed, with what devices, or evicted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.references import ClaimRef
@@ -51,8 +50,7 @@ class Evicted(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodDevices:
+class PodDevices(Struct, frozen=True):
     """Devices found for a pod: the allocations of claims that had none, and the undo.
 
     ``create_claim``: the claim for its extended resources on a node without a device plugin.

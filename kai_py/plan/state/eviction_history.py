@@ -12,9 +12,11 @@ Relocated pods are evicted for the scheduler's reasons, whichever gang then star
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from kai_py.api.times import DAY, HOUR, happened_within
 from kai_py.plan.plan import Action, Eviction

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.references import PodRef
 from kai_py.policy.ageing import QueueAgeing
@@ -24,8 +25,7 @@ from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """``rows``: nodes reserved for ``gang``. ``start``: seconds since the epoch; inf if unknown.
 
     ``cost``: (quota resources,) what its pods will cost their queue.

@@ -14,7 +14,9 @@ placed or evicted. O(pods that share claims) once, then O(queues) per pod.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
 from kai_py.policy.queue_usage import QueueUsage
@@ -27,8 +29,7 @@ ALL, NON_PREEMPTIBLE = 0, 1
 PODS, CHARGED = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedClaim:
+class _SharedClaim(Struct, frozen=True):
     """A claim with several pods.
 
     ``cost``: (quota resources,). ``pods``: by uid of a pod on a node, whether it is charged.
@@ -39,7 +40,7 @@ class _SharedClaim:
     charged_to: str
     cost: Floats
     counts: Ints
-    pods: dict[str, bool] = field(default_factory=dict)
+    pods: dict[str, bool] = msgspec.field(default_factory=dict)
 
     def is_owed(self, which: int, queues: Index) -> Bools:
         """(n,) whether each of these ``queues``, (n,) positions, owes the claim."""

@@ -13,9 +13,9 @@ separately.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
@@ -28,8 +28,7 @@ from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
 
 
-@dataclass(frozen=True, slots=True)
-class VictimBatch:
+class VictimBatch(Struct, frozen=True):
     """Places gangs that are equivalent to that of ``strategy``, which was placed last."""
 
     strategy: VictimStrategy

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from msgspec import structs
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.whole_devices import WholeDevices
@@ -234,7 +235,7 @@ class ShapeCount:
         )
         if self._whole is None:
             return count(shape, count=self._count)
-        use = replace(shape.claims[0], spec=self._whole.for_one, claim=None)
+        use = structs.replace(shape.claims[0], spec=self._whole.for_one, claim=None)
         for_one = replace(shape, claims=(use,))
         idle = count(for_one, count=self._count * self._whole.per_claim)
         self._idle_devices = idle.tolist()

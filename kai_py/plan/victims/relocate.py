@@ -219,7 +219,7 @@ def as_recreated(members: Sequence[Member]) -> list[Member]:
 def _with_new_claims(member: Member) -> Member:
     """``member`` with new claims; the number of its new shape is the same in every cycle."""
     shape = member.shape
-    uses = tuple(replace(use, claim=None, node_selector=None) for use in shape.claims)
+    uses = tuple(structs.replace(use, claim=None, node_selector=None) for use in shape.claims)
     new = replace(shape, number=-2 - shape.number, claims=uses)
     kept = member.claims[: len(uses)]
     claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)

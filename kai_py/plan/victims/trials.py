@@ -7,8 +7,10 @@ pays for what it evicts: a probe for every ``PODS_PER_PROBE`` pods.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from kai_py.plan.placement.exact import SearchSteps
 from kai_py.plan.placement.gang import Placer

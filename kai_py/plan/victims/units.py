@@ -22,7 +22,6 @@ units; if it can be suspended, all further pods form one unit, else they are in 
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct, structs
 
@@ -141,8 +140,7 @@ def pods_of(units: Iterable[VictimUnit]) -> list[Member]:
     return [member for unit in units for member in unit.members]
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningPods:
+class _RunningPods(Struct, frozen=True):
     """The running pods that are in no unit yet.
 
     ``running``: their number by leaf; ``candidates``: the pods by leaf, the next victim last;

@@ -6,9 +6,9 @@ numbers: coarse on purpose, because exact ones follow noise instead of the order
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.snapshot.resources import Floats, Ints
 
@@ -18,8 +18,7 @@ ANY_DEVICE = -1
 DECIMALS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class GpuRequest:
+class GpuRequest(Struct, frozen=True):
     """What the next pod requests.
 
     ``cpu`` in millicores, ``memory`` in bytes, ``devices`` GPUs. ``milli``: (n,) of each GPU, on
@@ -32,8 +31,7 @@ class GpuRequest:
     milli: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCapacity:
+class NodeCapacity(Struct, frozen=True):
     """Free capacity of n nodes.
 
     ``rows``: (n,) which nodes of the cluster. ``cpu``: (n,) free millicores. ``memory``: (n,) free
@@ -48,8 +46,7 @@ class NodeCapacity:
     devices: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class NodeScores:
+class NodeScores(Struct, frozen=True):
     """``score``: (n,) the highest wins. ``gpu``: (n,) column of ``free_milli`` for a shared GPU.
 
     ``gpu`` is ``ANY_DEVICE`` where it makes no difference.

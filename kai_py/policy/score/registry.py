@@ -17,9 +17,9 @@ score is a pure function of numpy arrays over nodes that have capacity for the p
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.choices import BuiltInScore
 from kai_py.api.problems import unknown_name
@@ -38,8 +38,7 @@ from kai_py.policy.score.workload import TargetWorkload
 from kai_py.snapshot.resources import Floats
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreDefinition:
+class ScoreDefinition(Struct, frozen=True):
     """A score that needs more than the pod and the nodes, or has a range of its own.
 
     ``for_workload``: makes the score for the pods that are likely to come. ``lowest``,
@@ -56,8 +55,7 @@ class ScoreDefinition:
         return np.floor(np.round(np.clip(part, 0.0, 1.0) * MAX_SCORE, 9))
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedScore:
+class WeightedScore(Struct, frozen=True):
     """A registered score and how much it counts beside others."""
 
     name: str

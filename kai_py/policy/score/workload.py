@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.policy.fit import StaticFits
@@ -135,8 +136,7 @@ class FreeGpus:
         return np.asarray(self.free.sum(axis=1))
 
 
-@dataclass(frozen=True, slots=True)
-class FreeCapacity:
+class FreeCapacity(Struct, frozen=True):
     """What n nodes have left: ``rows``, ``cpu`` millicores, ``memory`` bytes: (n,); ``gpus``."""
 
     rows: Ints

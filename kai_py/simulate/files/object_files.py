@@ -14,11 +14,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct, field
 
 from kai_py.api.manifests import MAX_CHARACTERS, ManifestError, read_documents
 from kai_py.simulate.files.objects import Document, expanded, is_name, object_problem, read_file
@@ -60,16 +60,14 @@ def key_of(document: Document) -> ObjectKey:
     return ObjectKey(group, document["kind"], meta.get("namespace") or "", meta["name"])
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RejectedObject:
+class RejectedObject(Struct, frozen=True, order=True):
     """An object, or a part of a file, that is left out; ``object`` names it."""
 
     object: str
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectsInFiles:
+class ObjectsInFiles(Struct, frozen=True):
     """What was read, in the order of the files."""
 
     documents: list[Document] = field(default_factory=list)
@@ -116,8 +114,7 @@ def as_utf8(content: bytes) -> bytes:
     return content
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A value of a file at a line; ``problem`` in place of the value where it is not readable."""
 
     line: int

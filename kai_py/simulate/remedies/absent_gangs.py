@@ -6,8 +6,9 @@ they belong to another scheduler or node pool, they have ended, or no pod uses t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
@@ -93,8 +94,7 @@ Edits = Iterator[tuple[str, Callable[[Spec], object], tuple[SuggestionStep, ...]
 """Text, change of the pod spec, and what is created before."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reference:
+class _Reference(Struct, frozen=True):
     """A name in a pod spec, in ``field``, and the one that was probably meant, or ""."""
 
     kind: str

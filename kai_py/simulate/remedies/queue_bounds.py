@@ -7,9 +7,10 @@ manifest can express.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat
 from kai_py.api.queue import API_VERSION
@@ -34,8 +35,7 @@ class QueueBound(StrEnum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True)
-class RaisedBound:
+class RaisedBound(Struct, frozen=True):
     """A bound of a queue and its new ``amount``."""
 
     bound: QueueBound
@@ -43,8 +43,7 @@ class RaisedBound:
     amount: float
 
 
-@dataclass(frozen=True, slots=True)
-class BoundPatch:
+class BoundPatch(Struct, frozen=True):
     """A raised bound in a spec: the field's name for messages, its value, the merge patch."""
 
     field: str

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Stage
@@ -30,8 +32,7 @@ JOB_CONTROLLER_LABELS = ("controller-uid", "job-name")
 """Labels that the API server adds to the pods of a Job, also below ``batch.kubernetes.io/``."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartialRemedy:
+class PartialRemedy(Struct, frozen=True):
     """A change with which the gang does not start, but is stopped at a later stage."""
 
     text: str

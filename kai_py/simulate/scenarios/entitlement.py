@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.simulate.scenarios.scenario import Scenario, ScenarioJob, queue_spec
 from kai_py.snapshot.accounting import GPU
@@ -30,8 +31,7 @@ MAX_PLACES = 10_000_000
 """Sums that are told apart; among more, some set of gangs is taken to fill the share exactly."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangRest:
+class GangRest(Struct, frozen=True):
     """The pods of a gang that do not run: ``least`` of them start together, if any do."""
 
     queue: str
@@ -53,8 +53,7 @@ class EntitledGpus(NamedTuple):
     due: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class EntitlementSample:
+class EntitlementSample(Struct, frozen=True):
     """GPUs of each queue at one time, with those that it is entitled to."""
 
     seconds: float

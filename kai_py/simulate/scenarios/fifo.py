@@ -8,10 +8,12 @@ nothing.
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.times import HOUR
@@ -61,8 +63,7 @@ class _Machines:
         return fits
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedPod:
+class _PlacedPod(Struct, frozen=True):
     """Where a pod is: its node, its GPUs there, and the part of each."""
 
     node: int

@@ -6,9 +6,12 @@ had saved. Times are seconds since the epoch of the simulated clock, unless they
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.times import HOUR
@@ -33,8 +36,7 @@ SAVED = "have saved their work"
 """In the reason of evictions after all pods of a gang have answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageInterval:
+class UsageInterval(Struct, frozen=True):
     """GPUs of the cluster from ``seconds`` on, until the next interval."""
 
     seconds: float
@@ -47,8 +49,7 @@ class UsageInterval:
     """Free on the node with the most free GPUs, the most that a pod can get."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangWait:
+class GangWait(Struct, frozen=True):
     """Waiting time of a gang; ``seconds`` is None if it did not start.
 
     ``completion``: seconds from its creation to the end of its last pod, restarts included; None
@@ -65,8 +66,7 @@ class GangWait:
     """Seconds since the start of the simulation."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodAttempt:
+class PodAttempt(Struct, frozen=True):
     """The time of one pod on its GPUs, from its placement to its end or its eviction.
 
     ``kept``: seconds of work that need not be repeated. ``seconds`` - ``kept`` is lost: the
@@ -94,8 +94,7 @@ class QueueTotals:
     """GPU-hours of work that evicted pods had done and have to repeat."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationResult:
+class SimulationResult(Struct, frozen=True):
     """Measurements of a simulation."""
 
     scenario: Scenario
@@ -108,14 +107,13 @@ class SimulationResult:
     attempts: tuple[PodAttempt, ...] = ()
     """The attempts of all pods that were placed; those that still run end with the simulation."""
     entitlement_samples: tuple[EntitlementSample, ...] = ()
-    away_hours: dict[str, float] = field(default_factory=dict)
+    away_hours: dict[str, float] = msgspec.field(default_factory=dict)
     """By group, the hours in which nodes were interrupted."""
     unplaced: tuple[Unplaced, ...] = ()
     """The gangs that were pending at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningPod:
+class _RunningPod(Struct, frozen=True):
     """A placed pod: since when, and the seconds that it would run undisturbed."""
 
     gang: str

@@ -8,9 +8,10 @@ Source: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness" (1984).
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kai_py.api.times import HOUR
 from kai_py.plan.plan import Stage
@@ -21,8 +22,7 @@ MAX_SAMPLES = 241
 OUR_POLICY = "kai-py"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingTimes:
+class WaitingTimes(Struct, frozen=True):
     """Waiting times in seconds, of the gangs that started."""
 
     gangs: int
@@ -33,8 +33,7 @@ class WaitingTimes:
     longest: float
 
 
-@dataclass(frozen=True, slots=True)
-class QueueReport:
+class QueueReport(Struct, frozen=True):
     """One queue; GPU-hours."""
 
     queue: str
@@ -45,8 +44,7 @@ class QueueReport:
     waiting_times: WaitingTimes
 
 
-@dataclass(frozen=True, slots=True)
-class NeverStarted:
+class NeverStarted(Struct, frozen=True):
     """Gangs of a queue that never started, for one reason; ``message`` is that of one of them."""
 
     queue: str
@@ -55,8 +53,7 @@ class NeverStarted:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsageSample:
+class UsageSample(Struct, frozen=True):
     """GPUs at one time: used, requested by pending gangs, free on partly used nodes, most free.
 
     ``largest_free`` is the number free on the node with the most free GPUs.
@@ -69,8 +66,7 @@ class UsageSample:
     largest_free: float
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationReport:
+class SimulationReport(Struct, frozen=True):
     """A simulation in numbers.
 
     ``allocated``, ``idle_while_waiting`` and ``fragmented`` are fractions of all GPU-hours.

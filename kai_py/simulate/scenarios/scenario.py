@@ -16,9 +16,9 @@ at even or (``random: true``) at random distances with that mean. Arrivals are d
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
+from msgspec import Struct
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from kai_py.api.manifests import ManifestError, line_at, read_documents
@@ -144,8 +144,7 @@ class Scenario(ApiModel):
     jobs: tuple[ScenarioJob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """A Job that is created ``seconds`` after the start as ``name``."""
 
     seconds: float

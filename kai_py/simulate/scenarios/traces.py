@@ -24,9 +24,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from kai_py.api.problems import field_problems
@@ -173,8 +173,7 @@ ENDLESS_MINUTES = 1_000_000.0
 Line = TypeVar("Line", ScenarioJob, NodeGroup)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedJobs:
+class RecordedJobs(Struct, frozen=True):
     """A list of jobs, and the queues that they name."""
 
     jobs: tuple[ScenarioJob, ...]

@@ -9,8 +9,9 @@ Source: policy/v1, registry/core/pod/storage/eviction.go of Kubernetes.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.policy import PodDisruptionBudget
@@ -19,8 +20,7 @@ from kai_py.snapshot.tables.pod_table import PodTable, Uids
 from kai_py.snapshot.tables.readiness import ready_condition
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptionBudget:
+class DisruptionBudget(Struct, frozen=True):
     """``pods``: uids of the pods it protects, of which ``allowed`` may be evicted now.
 
     ``exempt``: those of them whose eviction it neither prevents nor counts.

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec import Struct
+
 from kai_py.api.bounded import remember
 from kai_py.api.problems import is_misspelling
 from kai_py.api.records.core import Pod
@@ -91,8 +93,7 @@ class KnownNames(PodTable):
         return {scope: self._frozen[scope] for scope in self._missed}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class MisnamedScheduler:
+class MisnamedScheduler(Struct, frozen=True, order=True):
     """A pod that waits for ``named``, which is not ``meant``; ``owner``: kind and name."""
 
     pod: PodRef

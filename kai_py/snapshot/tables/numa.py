@@ -7,9 +7,11 @@ stays *unreported* until the zones of the report change.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.node import NodeResourceTopology, Zone
@@ -32,8 +34,7 @@ class NumaPolicy(StrEnum):
     RESTRICTED = "restricted"
 
 
-@dataclass(frozen=True, slots=True)
-class NumaNode:
+class NumaNode(Struct, frozen=True):
     """The zones of a node, in order, and the resources that they report.
 
     ``policy``: None where the kubelet refuses no pods. ``pod_scope``: all containers of a pod are

@@ -7,7 +7,9 @@ two queues of one name the older counts.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.snapshot.tables.queue_fields import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
@@ -27,8 +29,7 @@ MAX_LISTED = 8
 """Most queues that a message about a cycle lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedQueues:
+class CheckedQueues(Struct, frozen=True):
     """Queues by age with unique names and usable numbers; a parent of "" means root."""
 
     queues: tuple[QueueInfo, ...]

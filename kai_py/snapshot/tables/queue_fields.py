@@ -5,7 +5,8 @@ KAI counts cpu in millicores and memory in megabytes of 10**6, and writes -1 for
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.records.kai import QUEUE_API_VERSION
 from kai_py.api.texts import count_of
@@ -18,8 +19,7 @@ KAI_BOUNDS: Mapping[str, str] = {"deserved": "quota", "max": "limit", "weight": 
 _KAI_UNIT_NAMES = {"cpu": "millicores", "memory": "MB"}
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFields:
+class QueueFields(Struct, frozen=True):
     """The fields of Queues of one API."""
 
     api_version: str

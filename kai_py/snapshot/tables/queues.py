@@ -1,9 +1,11 @@
 """Queues of all APIs, as they were written."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kai_py.api.queue import API_VERSION, QUEUE_NAME_KEY
 from kai_py.api.records.core import LabelSelector
@@ -15,8 +17,7 @@ DEVICE_ATTRIBUTE = "deviceattribute/"
 DEVICE_SELECTOR = "deviceselector/"
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRecord:
+class UsageRecord(Struct, frozen=True):
     """Past use of one queue by resource, decayed up to ``at``, as its status records it.
 
     ``used``: amount-seconds of the queue; ``capacity``: of the cluster in the same time. Both decay
@@ -29,8 +30,7 @@ class UsageRecord:
     half_life: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionRecord:
+class EvictionRecord(Struct, frozen=True):
     """``pods`` of the gang called ``gang`` were evicted for others, ``at`` whole unix seconds.
 
     ``within_queue``: by preemption, for a gang of the same queue.
@@ -42,8 +42,7 @@ class EvictionRecord:
     within_queue: bool = False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeviceLimit:
+class DeviceLimit(Struct, frozen=True, order=True):
     """Devices one of whose attributes, or capacities, has any of these values.
 
     Or those for which a CEL expression, ``selector``, is true.
@@ -61,16 +60,14 @@ class DeviceLimit:
         return f"{DEVICE_ATTRIBUTE}{self.attribute}={'|'.join(self.values)}"
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceRule:
+class NamespaceRule(Struct, frozen=True):
     """The namespaces whose workloads a queue takes: those named, and those selected by label."""
 
     names: tuple[str, ...] = ()
     selector: LabelSelector | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueInfo:
+class QueueInfo(Struct, frozen=True, kw_only=True):
     """A queue as it was written, in the units of the resource rows; times are in seconds.
 
     None is inherited, except for ``usage``, ``namespaces`` and ``spares``.
@@ -161,8 +158,7 @@ class QueueFault(StrEnum):
     TOO_DEEP = "TooDeep"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueProblem:
+class QueueProblem(Struct, frozen=True):
     """A fault of one queue; ``reason`` is a sentence that says what to change."""
 
     queue: str

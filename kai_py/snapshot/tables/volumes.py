@@ -10,8 +10,9 @@ An existing volume is available until it names a claim, or until a claim is abou
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import LabelSelector, NodeSelector
@@ -100,8 +101,7 @@ class VolumeAttachments:
             self._by_node = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStorageCapacity:
+class NodeStorageCapacity(Struct, frozen=True):
     """Volumes of ``storage_class``, of at most ``max_volume_size`` bytes, for selected nodes."""
 
     storage_class: str
@@ -156,8 +156,7 @@ def _parse_capacity(record: CSIStorageCapacity) -> NodeStorageCapacity | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class AvailableVolume:
+class AvailableVolume(Struct, frozen=True):
     """A volume, how large it is (bytes), and from which nodes it can be reached (None: all)."""
 
     volume: PersistentVolume

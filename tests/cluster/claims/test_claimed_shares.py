@@ -1,6 +1,5 @@
 """Pods that share GPUs of a DRA driver get claims, and no GPU is given out beyond its memory."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from tests.support.cluster.scheduling import scheduling
 from tests.support.cluster.shared_gpus import SHARING, sharing
 from tests.support.cluster.view import View
 from tests.support.dying import run_until_killed
+from tests.support.records import replace
 
 CARD = parse_quantity("81559Mi").nano
 

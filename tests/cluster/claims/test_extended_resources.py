@@ -1,7 +1,6 @@
 """`nvidia.com/gpu` in a container is served by device plugins, by DRA drivers, or by both."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.support.cluster.manifests import job, pod, pod_spec, queue
 from tests.support.cluster.scheduling import EAGER, scheduling
 from tests.support.cluster.view import View, devices_of
 from tests.support.dying import run_until_killed
+from tests.support.records import replace
 
 MADE = "resource.kubernetes.io/extended-resource-claim"
 

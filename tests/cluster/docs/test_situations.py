@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 import pytest
 
@@ -30,6 +29,7 @@ from tests.support.mixtures import MIXTURES
 from tests.support.pending.names import ACCOUNTS, NAMES
 from tests.support.pending.requirements import REQUIREMENTS
 from tests.support.pending.sizes import SIZES
+from tests.support.records import replace
 from tests.support.situations import SITUATIONS, Situation, few_daily
 
 

@@ -5,7 +5,6 @@ In every test a healthy Job starts beside the broken thing, and the scheduler lo
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +31,7 @@ from tests.support.cluster.manifests import (
 from tests.support.cluster.process import kai_py
 from tests.support.cluster.scheduling import EAGER
 from tests.support.cluster.view import View, condition
+from tests.support.records import replace
 
 QUEUES = "/apis/scheduling.kai.io/v1alpha1/queues"
 

@@ -9,7 +9,6 @@ import random
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from tests.support.cluster.proxy import Passage, Write
 from tests.support.cluster.scheduling import EAGER, install_definitions, scheduling
 from tests.support.cluster.view import View, devices_of
 from tests.support.patience import time_limit
+from tests.support.records import replace
 
 SIZE = 4
 WRITES = 3 * SIZE

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -24,6 +23,7 @@ from tests.support.cluster.eventually import eventually
 from tests.support.cluster.manifests import QUEUE_KEY, job, pod_spec, queue
 from tests.support.cluster.scheduling import EAGER, install_definitions, scheduling
 from tests.support.cluster.service_proxy import plane_with_service_proxy, ready_endpoint
+from tests.support.records import replace
 
 RBAC = "rbac.authorization.k8s.io"
 SCHEDULER = "kai-py"

@@ -1,6 +1,5 @@
 """How does a test install what `kai-py install` prints, and act as its accounts?"""
 
-import dataclasses
 import itertools
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from kai_py.deploy.objects import Installation, manifests
 from tests.support.cluster.account import kubeconfig_of
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.scheduling import install_definitions
+from tests.support.records import replace
 
 SPACES = (f"gpu-scheduling-{number}" for number in itertools.count())
 STRICT = {"fieldValidation": "Strict"}
@@ -41,4 +41,4 @@ async def install(
 async def as_account(real: Cluster, space: str, name: str, path: Path) -> Cluster:
     """The cluster as a service account of the installation reaches it."""
     kubeconfig = await kubeconfig_of(real.api, space, name, path)
-    return dataclasses.replace(real, kubeconfig=kubeconfig, scheduler_kubeconfig=kubeconfig)
+    return replace(real, kubeconfig=kubeconfig, scheduler_kubeconfig=kubeconfig)

@@ -15,10 +15,10 @@ enough memory and opens one only when none has; *spread* opens one, or joins the
 ``allocate`` and ``release`` cost O(shared GPUs).
 """
 
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GpuShare, SharedGpu
@@ -32,16 +32,14 @@ TOLERANCE_MIB = 1e-6
 """Rounding errors of sums of portions are below this, and every request is above it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareReplicas:
+class ShareReplicas(Struct, frozen=True):
     """(nodes,) int64 each: pods that fit on GPUs that are already shared, and in total."""
 
     shared: Ints
     total: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedShares:
+class AllocatedShares(Struct, frozen=True):
     """The GPUs of a pod, and how many of them were whole before."""
 
     gpus: tuple[SharedGpu, ...]

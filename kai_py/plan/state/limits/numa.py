@@ -6,10 +6,11 @@ pods have returned what they had of their zones. A query recomputes the nodes th
 shape was last requested; nodes in the same state are computed once.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.base import ReplicaCache
