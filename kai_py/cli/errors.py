@@ -20,6 +20,14 @@ class ExitCode(enum.IntEnum):
     """The output was not read to its end (``| head``), as shells say it of other programs."""
 
 
+WRONG_ARGUMENTS = (400, 404)
+
+
+def exit_code_of(status: int) -> ExitCode:
+    """That of an answer by HTTP: a name or value that is not accepted is a wrong argument."""
+    return ExitCode.USAGE if status in WRONG_ARGUMENTS else ExitCode.CLUSTER
+
+
 OTHER_ADDRESS = "--http takes another address or port"
 """Hint where an address cannot be served on."""
 

@@ -39,9 +39,8 @@ from kai_py.cli.scheduler_http import (
 from kai_py.cli.sentences import say_sentence
 from kai_py.config import Configuration
 from kai_py.observe.event_history import ClusterEvent, read_refused_creations, read_scheduler_events
-from kai_py.observe.explanation import DELETED, Explanation
+from kai_py.observe.explanation import DELETED, Explanation, ExplanationLine
 from kai_py.observe.gang_rows import NOT_PENDING, gang_rows
-from kai_py.observe.http_explanations import ExplanationLine
 from kai_py.observe.http_lists import QueuePage
 from kai_py.observe.queue_explanation import explain_queue
 from kai_py.observe.subject import named

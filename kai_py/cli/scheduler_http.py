@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Annotated, Protocol, TypeVar
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 import typer
 
 from kai_py.cli.connection import ClusterOptions, cluster_client
-from kai_py.cli.errors import CommandError, ExitCode, RightsMissingError, UnreachableError
+from kai_py.cli.errors import (
+    CommandError,
+    ExitCode,
+    RightsMissingError,
+    UnreachableError,
+    exit_code_of,
+)
 from kai_py.cli.input_files import text_of
 from kai_py.cli.naming import context_namespace
-from kai_py.observe.http_access import OWN_HEADER, TOKEN_VARIABLE
-from kai_py.watch.connections import reason_of
+from kai_py.observe.token_review import OWN_HEADER, TOKEN_VARIABLE
 from kai_py.watch.errors import ApiError, NotFound, StatusError
 from kai_py.watch.http_transport import HttpTransport
 from kai_py.watch.transport import ApiCall
@@ -36,11 +40,8 @@ DEFAULT_SERVICE = "kai-py/kai-py"
 SERVICE_VARIABLE = "KAI_PY_SERVICE"
 PORT = "http"
 NOT_INSTALLED = f"is the scheduler installed there? ${SERVICE_VARIABLE} or --service names it"
-WRONG_ARGUMENTS = (400, 404)
-UNAUTHORIZED = 401
 TOKEN_HINT = f"--token-file or ${TOKEN_VARIABLE} give one: kubectl create token NAME"
 LOCAL_HINT = f"{TOKEN_HINT}; kai-py run --http 127.0.0.1:8080 asks for none"
-CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """For streams too: the server sends something every 15 seconds."""
 SEARCH_SECONDS = 300.0
@@ -84,8 +85,12 @@ class SchedulerAddress:
     async def connect(self, read_seconds: float = READ_SECONDS) -> AsyncIterator[Link]:
         """Open a link; ``read_seconds``: the longest silence. Raises CommandError."""
         if self.url:
-            async with _session(self.token_file, read_seconds) as http:
-                yield _UrlLink(http, self.url)
+            from kai_py.cli.scheduler_url import url_link  # noqa: PLC0415 - takes long to import
+
+            authorization = _given_authorization(self.token_file)
+            headers = {"Authorization": authorization} if authorization else {}
+            async with url_link(self.url, headers, read_seconds, LOCAL_HINT) as link:
+                yield link
             return
         path = _proxy_path(self.service)
         async with cluster_client(self.kubeconfig, self.context) as client:
@@ -165,36 +170,6 @@ def decoded(body: bytes, form: type[T]) -> T:
 
 
 @dataclass(frozen=True)
-class _UrlLink:
-    http: aiohttp.ClientSession
-    url: str
-
-    async def get(self, path: str, query: Query = ()) -> bytes:
-        async with self._answer(path, query) as response:
-            return await response.read()
-
-    async def lines(self, path: str, query: Query = ()) -> AsyncIterator[bytes]:
-        splitter = LineSplitter()
-        async with self._answer(path, query) as response:
-            async for chunk in response.content.iter_any():
-                for line in splitter.feed(chunk):
-                    yield line
-
-    @asynccontextmanager
-    async def _answer(self, path: str, query: Query) -> AsyncIterator[aiohttp.ClientResponse]:
-        try:
-            async with self.http.get(f"{self.url.rstrip('/')}{path}", params=query) as response:
-                if response.status != 200:
-                    text, code = (await response.text()).strip(), _exit_code(response.status)
-                    problem = f"{self.url}: {response.status}: {text}"
-                    hint = LOCAL_HINT if response.status == UNAUTHORIZED else ""
-                    raise CommandError(problem, hint=hint, exit_code=code)
-                yield response
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise _unreachable(self.url, error) from None
-
-
-@dataclass(frozen=True)
 class _ProxyLink:
     transport: HttpTransport
     service: str
@@ -233,7 +208,7 @@ def _refused(call: ApiCall, error: ApiError) -> CommandError:
     # Unlike the Status of an API server, an answer of the scheduler has no reason.
     if isinstance(error, StatusError) and not error.reason:
         text = str(error).removeprefix(f"{call}: {error.code} : ")
-        return SchedulerAnswerError(text, exit_code=_exit_code(error.code))
+        return SchedulerAnswerError(text, exit_code=exit_code_of(error.code))
     kind = CommandError if isinstance(error, StatusError) else UnreachableError
     return kind(
         str(error),
@@ -254,34 +229,3 @@ def _given_authorization(token_file: Path | None) -> str:
     if token_file is not None:
         token = text_of(str(token_file)).strip()
     return f"Bearer {token}" if token else ""
-
-
-def _session(token_file: Path | None, read_seconds: float) -> aiohttp.ClientSession:
-    """A session with the bearer token, if there is one; raises CommandError.
-
-    ``read_seconds``: the longest silence of the server.
-    """
-    authorization = _given_authorization(token_file)
-    headers = {"Authorization": authorization} if authorization else {}
-    timeout = aiohttp.ClientTimeout(
-        total=None, sock_connect=CONNECT_SECONDS, sock_read=read_seconds
-    )
-    return aiohttp.ClientSession(headers=headers, timeout=timeout)
-
-
-def _unreachable(url: str, error: Exception) -> CommandError:
-    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        return CommandError(f"{url}: is not a URL: write http://HOST:PORT")
-    reason: object = error
-    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
-        reason = reason_of(error.os_error)
-    return UnreachableError(
-        f"{url}: {reason or 'no response'}",
-        hint="is kai-py run --http running? try kubectl port-forward",
-        exit_code=ExitCode.CLUSTER,
-    )
-
-
-def _exit_code(status: int) -> ExitCode:
-    """A name or value that the scheduler does not accept is a wrong argument."""
-    return ExitCode.USAGE if status in WRONG_ARGUMENTS else ExitCode.CLUSTER

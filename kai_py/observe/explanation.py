@@ -172,6 +172,15 @@ class Explanation(Struct, frozen=True):
     """The number of its pods that were deleted or evicted and are not gone yet."""
 
 
+class ExplanationLine(Struct, frozen=True, kw_only=True):
+    """A line of an answer: ``explained``, ``suggestion`` with its ``gang``, or ``finished``."""
+
+    explained: list[Explanation] | None = None
+    gang: str = ""
+    suggestion: Suggestion | None = None
+    finished: list[Explanation] | None = None
+
+
 @dataclass(frozen=True)
 class Explainer:
     """Explains the gangs of one cycle; what several gangs share is computed once."""

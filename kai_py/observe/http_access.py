@@ -30,14 +30,19 @@ from msgspec import Struct
 from kai_py.api.queue import GROUP as QUEUE_GROUP
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.http_answers import READER, Reader
-from kai_py.observe.token_review import AccessDenial, ObjectAccess, TokenReviews, UserInfo
+from kai_py.observe.token_review import (
+    OWN_HEADER,
+    TOKEN_VARIABLE,
+    AccessDenial,
+    ObjectAccess,
+    TokenReviews,
+    UserInfo,
+)
 from kai_py.observe.visibility import Visibility, named_queues, own_queues, workload_namespaces
 from kai_py.snapshot.tables.queues import with_ancestors
 
-TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
 PROTECTED_PREFIX = "/v1/"
 METRICS_PATH = "/metrics"
-OWN_HEADER = "X-Kai-Authorization"
 PROXY_HEADERS = ("X-Forwarded-Uri", "Upgrade")
 """Set by the API server's proxy; without the first only connections to be upgraded pass it."""
 TOKEN_NEEDED = "a bearer token is required: Authorization: Bearer TOKEN"

@@ -17,10 +17,9 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
 from msgspec.structs import replace
 
-from kai_py.observe.explanation import Explanation
+from kai_py.observe.explanation import Explanation, ExplanationLine
 from kai_py.observe.gang_rows import NOT_PENDING
 from kai_py.observe.suggestion import NoAnswerError, Suggestion, SuggestionSearch
 from kai_py.observe.tenant_answers import as_json
@@ -34,15 +33,6 @@ LINES = "application/x-ndjson"
 OnFound = Callable[[Suggestion], None]
 Suggest = Callable[[str, OnFound], Awaitable[SuggestionSearch]]
 """The search for suggestions for a gang, by key; each is passed on as it is found."""
-
-
-class ExplanationLine(Struct, frozen=True, kw_only=True):
-    """A line: one of ``explained``, ``suggestion`` with its ``gang``, and ``finished``."""
-
-    explained: list[Explanation] | None = None
-    gang: str = ""
-    suggestion: Suggestion | None = None
-    finished: list[Explanation] | None = None
 
 
 async def with_suggestions(

@@ -21,7 +21,8 @@ from aiohttp.typedefs import Handler, Middleware
 from msgspec import Struct
 
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.http_access import OWN_HEADER, PROTECTED_PREFIX
+from kai_py.observe.http_access import PROTECTED_PREFIX
+from kai_py.observe.token_review import OWN_HEADER
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 

@@ -25,6 +25,9 @@ from kai_py.watch.errors import ApiError, TimedOut
 from kai_py.watch.resource import define_kind
 
 log = logging.getLogger(__name__)
+TOKEN_VARIABLE = "KAI_PY_HTTP_TOKEN"  # the variable's name, not a token
+OWN_HEADER = "X-Kai-Authorization"
+"""For tokens that come through the API server's proxy, which removes the header Authorization."""
 CACHE_SECONDS = 10.0
 CACHE_SIZE = 1000
 MAX_CONCURRENT = 4

@@ -6,44 +6,41 @@ call is tried once more: other retries are the caller's, who knows whether the c
 Dead peers are noticed by TCP keep-alive within about a minute, long before a watch times out.
 
 There are thousands of calls and one watch per kind: calls have connections of their own
-(``connections``); watches, and calls through a proxy, go through aiohttp.
+(``connections``); watches, and calls through a proxy, go through aiohttp (``aiohttp_calls``), which
+is imported with the first of them.
 """
 
 import asyncio
 import math
 import re
-import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
-from yarl import URL
-
-from kai_py import __version__
 from kai_py.watch.client import Client
-from kai_py.watch.connections import Connections, Endpoint, connect_failure, keep_alive
+from kai_py.watch.connections import Connections, Endpoint
 from kai_py.watch.credentials import AccessCache, Credentials, ServerAccess
 from kai_py.watch.errors import (
     CredentialsError,
     InvalidName,
-    StatusError,
     TimedOut,
     Unauthorized,
     Unreachable,
     from_response,
 )
-from kai_py.watch.transport import FIELD_MANAGER, METHODS, ApiCall, CallObserver
+from kai_py.watch.transport import METHODS, USER_AGENT, ApiCall, CallObserver
+
+if TYPE_CHECKING:
+    from kai_py.watch.aiohttp_calls import AiohttpCalls
 
 WATCH_OPEN_SECONDS = 30.0
 """Timeout for opening a watch: it is answered at once, even if the first event comes later."""
 READING = frozenset({"get", "list"})
-USER_AGENT = f"{FIELD_MANAGER}/{__version__}"
 _TARGET = re.compile(r"/[!-~]*")
 """A path with its query, as it may stand in a request."""
 _HEADER = re.compile(r"[\t -~]*")
@@ -66,8 +63,8 @@ class HttpTransport:
         self._connections = connections
         self._on_call = on_call
         self._calls: Connections
-        self._calls_by_proxy: aiohttp.ClientSession
-        self._watches: aiohttp.ClientSession
+        self._calls_by_proxy: AiohttpCalls | None = None
+        self._watches: AiohttpCalls | None = None
 
     def separate(self, *, connections: int) -> "HttpTransport":
         """Other connections to the same server, for another event loop."""
@@ -81,9 +78,6 @@ class HttpTransport:
     async def __aenter__(self) -> Self:
         await self._access.current()
         self._calls = Connections(self._connections)
-        self._calls_by_proxy = _session(connections=self._connections)
-        # 0 means no limit: each kind has one watch, which keeps a connection.
-        self._watches = _session(connections=0)
         return self
 
     async def __aexit__(
@@ -93,8 +87,9 @@ class HttpTransport:
         traceback: TracebackType | None,
     ) -> None:
         await self._calls.close()
-        await self._calls_by_proxy.close()
-        await self._watches.close()
+        for opened in (self._calls_by_proxy, self._watches):
+            if opened is not None:
+                await opened.close()
 
     async def send(self, call: ApiCall, *, timeout_seconds: float | None = None) -> bytes:
         """Make a call and return the body of the answer; raises ApiError."""
@@ -117,15 +112,24 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, call: ApiCall, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and yield its chunks; raises TimedOut after ``idle`` seconds of silence."""
-        limit = aiohttp.ClientTimeout(total=None, sock_read=idle)
+        from kai_py.watch.aiohttp_calls import (  # noqa: PLC0415 - takes long to import
+            AiohttpCalls,
+            read_chunks,
+            read_failure,
+        )
+
+        if self._watches is None:
+            # Without a limit: each kind has one watch, which keeps a connection.
+            self._watches = AiohttpCalls(0)
         with self._counted(call) as status:
             async with asyncio.timeout(WATCH_OPEN_SECONDS):
-                response = await self._request(self._watches, call, limit)
+                access = await self._access.current()
+                response = await self._watches.request(call, access, idle)
             status.code = response.status
-        chunks = _chunks(call, response)
+        chunks = read_chunks(call, response)
         try:
             if response.status >= 300:
-                raise await _failure(call, response)
+                raise await read_failure(call, response)
             yield chunks
         except Unauthorized:
             await self._access.reload()
@@ -139,7 +143,7 @@ class HttpTransport:
             access = await self._access.current()
             async with asyncio.timeout(limit):
                 if _needs_aiohttp(access):
-                    return await self._send_by_proxy(call, status)
+                    return await self._send_by_proxy(call, access, status)
                 where = _endpoint(access.server, access.tls, access.server_name)
                 request = request_bytes(call, access)
                 repeatable = call.verb in READING
@@ -153,38 +157,23 @@ class HttpTransport:
                 raise from_response(str(call), answer.status, answer.body, wait)
             return answer.body
 
-    async def _send_by_proxy(self, call: ApiCall, status: "_CountedCall") -> bytes:
-        limit = aiohttp.ClientTimeout(total=None)
-        response = await self._request(self._calls_by_proxy, call, limit)
+    async def _send_by_proxy(
+        self, call: ApiCall, access: ServerAccess, status: "_CountedCall"
+    ) -> bytes:
+        from kai_py.watch.aiohttp_calls import (  # noqa: PLC0415 - takes long to import
+            AiohttpCalls,
+            read_body,
+            read_failure,
+        )
+
+        if self._calls_by_proxy is None:
+            self._calls_by_proxy = AiohttpCalls(self._connections)
+        response = await self._calls_by_proxy.request(call, access)
         async with response:
             status.code = response.status
             if response.status >= 300:
-                raise await _failure(call, response)
-            return await response.read()
-
-    async def _request(
-        self, session: aiohttp.ClientSession, call: ApiCall, limit: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        access = await self._access.current()
-        headers = {"Accept": call.accept, **call.headers}
-        if access.authorization:
-            headers["Authorization"] = access.authorization
-        if call.body is not None:
-            headers["Content-Type"] = call.content_type
-        # Not requoted: the path must reach the server unchanged.
-        url = URL(access.server + call.path, encoded=True)
-        return await session.request(
-            METHODS[call.verb],
-            url.with_query(call.parameters) if call.parameters else url,
-            data=call.body,
-            headers=headers,
-            timeout=limit,
-            ssl=access.tls or True,
-            server_hostname=access.server_name or None,
-            proxy=access.proxy or None,
-            # Never follow a redirect with our credentials.
-            allow_redirects=False,
-        )
+                raise await read_failure(call, response)
+            return await read_body(call, response)
 
     def _counted(self, call: ApiCall) -> "_CountedCall":
         return _CountedCall(call, self._on_call)
@@ -234,45 +223,10 @@ class _CountedCall:
     ) -> None:
         call = self._call
         self._on_call(call.verb, call.kind, self.code, time.monotonic() - self._began)
-        if error is not None:
-            _raise_translated(call, error)
-
-
-@contextmanager
-def _translated_errors(call: ApiCall) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        _raise_translated(call, error)
-        raise
-
-
-def _raise_translated(call: ApiCall, error: BaseException) -> None:
-    """Raise errors of aiohttp and the socket as ours; leave others alone."""
-    if isinstance(error, TimeoutError):
-        raise TimedOut(f"{call}: no answer in time") from error
-    if isinstance(error, (aiohttp.ClientError, OSError)):
-        raise Unreachable(f"{call}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """The reason of an error, without the objects that aiohttp puts into its texts."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return connect_failure(f"{error.host}:{error.port}", error.certificate_error)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return connect_failure(f"{error.host}:{error.port}", error.os_error)
-    return str(error) or type(error).__name__
-
-
-async def _chunks(call: ApiCall, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    with _translated_errors(call):
-        async for chunk in response.content.iter_any():
-            yield chunk
-
-
-async def _failure(call: ApiCall, response: aiohttp.ClientResponse) -> StatusError:
-    with _translated_errors(call):
-        return from_response(str(call), response.status, await response.read(), response.headers)
+        if isinstance(error, TimeoutError):
+            raise TimedOut(f"{call}: no answer in time") from error
+        if isinstance(error, OSError):
+            raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
 
 
 def _needs_aiohttp(access: ServerAccess) -> bool:
@@ -318,19 +272,3 @@ def request_bytes(call: ApiCall, access: ServerAccess) -> bytes:
         raise InvalidName(f"{call}: no request can have this path and these headers")
     head = "\r\n".join((f"{METHODS[call.verb]} {target} HTTP/1.1", *lines, "", ""))
     return head.encode() + (call.body or b"")
-
-
-def _session(*, connections: int) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=connections, socket_factory=_socket)
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": USER_AGENT},
-    )
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    result = socket.socket(family, kind, protocol)
-    keep_alive(result)
-    return result

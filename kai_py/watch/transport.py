@@ -1,7 +1,7 @@
 """A call of the API, and what clients and reflectors need of the connection that makes it.
 
-``http_transport.py`` is the one that talks HTTP. It is apart because aiohttp takes long to import,
-and what plans objects in files makes no calls.
+``http_transport.py`` is the one that talks HTTP. It is apart because it takes long to import, and
+what plans objects in files makes no calls.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -9,10 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kai_py import __version__
 from kai_py.watch.wire import MAX_OBJECT_BYTES
 
 FIELD_MANAGER = "kai-py"
 """The user agent's name, which the server records as our field manager in ``managedFields``."""
+USER_AGENT = f"{FIELD_MANAGER}/{__version__}"
 JSON = "application/json"
 METHODS = {
     "get": "GET",
