@@ -34,7 +34,9 @@ from kai_py.snapshot.resources import Bools
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
     """Place evicted ``units`` elsewhere; returns those that fit nowhere, which are lost.
 
-    In the statement, which must be in a trial. ``action``: recorded with the placements.
+    Those with pods that just started count as lost wherever they fit: to move them takes the right
+    to evict them. In the statement, which must be in a trial. ``action``: recorded with the
+    placements.
     """
     relocated: set[int] = set()
     without_capacity: set[int] = set()
@@ -47,7 +49,8 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
                 relocated.add(id(unit))
             else:
                 lost_leaves.update(unit.leaves_below_min)
-    return [unit for unit in units if id(unit) not in relocated]
+    settled = state.eviction_limits.has_settled
+    return [unit for unit in units if id(unit) not in relocated or not settled(unit)]
 
 
 def evict_for_itself(

@@ -148,7 +148,7 @@ class VictimSearch:
             if not self.trials.place(units, explain=True):
                 return _TriedSet(SearchOutcome.NO_CAPACITY)
             lost = relocate(self._state, units, self.strategy.action) if units else []
-            refused = self.strategy.refused_unit(self._lost_or_moved_again(units, lost))
+            refused = self.strategy.refused_unit(lost)
             if refused is not None:
                 return _TriedSet(SearchOutcome.REFUSED, refused)
             if self._is_postponed(units):
@@ -156,13 +156,6 @@ class VictimSearch:
             self.victims = tuple(units)
             trial.keep()
         return _TriedSet(SearchOutcome.PLACED)
-
-    def _lost_or_moved_again(
-        self, units: Sequence[VictimUnit], lost: Sequence[VictimUnit]
-    ) -> list[VictimUnit]:
-        """``lost``, and the units with pods that have just started: these are not relocated."""
-        is_lost, limits = set(map(id, lost)), self._state.eviction_limits
-        return [unit for unit in units if id(unit) in is_lost or not limits.has_settled(unit)]
 
     def _is_postponed(self, units: Sequence[VictimUnit]) -> bool:
         """Whether it is better to wait than to evict the units now."""
