@@ -85,7 +85,7 @@ def _message(detail: Mapping[str, Any]) -> str:
         known = _PATTERN_MESSAGES.get(detail["ctx"]["pattern"])
         if known is not None:
             return known
-    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ").replace(" after validation", "")
     return _MESSAGES.get(detail["type"], _ADVICE.sub("must ", message))
 
 

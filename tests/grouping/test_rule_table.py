@@ -74,7 +74,7 @@ def test_a_table_knows_which_fields_its_rules_read():
         ),
         (
             "rules:\n  - owners: [{kinds: []}]\n",
-            "own.yaml:2: rules[0].owners[0].kinds: Tuple should have at least 1 item",
+            "own.yaml:2: rules[0].owners[0].kinds: must have at least 1 item, not 0",
         ),
         (
             "rules:\n  - owners: [{kinds: [C]}]\n    leaves: [{name: a}]\n",
