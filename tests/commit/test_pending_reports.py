@@ -1,7 +1,5 @@
 """Gangs whose pods or claims are just being created are reported only if that lasts."""
 
-from dataclasses import replace
-
 import pytest
 
 from kai_py.api.references import PodRef
@@ -13,6 +11,7 @@ from kai_py.commit.reports import (
 )
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.commit.cluster import JOB
+from tests.support.records import replace
 
 INTERVAL = 10.0
 CREATED = [Stage.BELOW_MIN_MEMBER, Stage.CLAIMS_NOT_READY]
