@@ -197,7 +197,8 @@ class _Reported(Struct, frozen=True):
 
     def says(self, unplaced: Unplaced) -> bool:
         """Whether it says the same as ``unplaced``."""
-        return (self.unplaced.stage, self.unplaced.message) == (unplaced.stage, unplaced.message)
+        reported = self.unplaced
+        return reported.stage is unplaced.stage and reported.message == unplaced.message
 
     def due(self, unplaced: Unplaced) -> float:
         """When ``unplaced`` may be reported: a new stage at once."""
@@ -228,7 +229,7 @@ class PendingReports:
         self._message_interval = message_interval
         self._since: dict[str, float] = {}
         self._waiting = frozenset[str]()
-        self._reported: dict[tuple[str, str], _Reported] = {}
+        self._reported: dict[str, _Reported] = {}
 
     def due(self, plan: Plan, now: float) -> Plan:
         """``plan`` with the gangs to report; ``now`` in seconds of a monotonic clock."""
@@ -244,12 +245,15 @@ class PendingReports:
         }
         due = [each for each in plan.unplaced if each.gang not in delays]
         self._waiting = frozenset(each.gang for each in due)
-        kept = {key: last for key, last in self._reported.items() if last.is_recent(now)}
-        reports = {_key(each): self._report(each, now) for each in due}
-        self._reported = kept | reports
+        reports = {each.gang: self._report(each, now) for each in due}
         for each in due:
-            if not (report := reports[_key(each)]).says(each):
+            if not (report := reports[each.gang]).says(each):
                 delays[each.gang] = report.due(each) - now
+        earlier = self._reported.items()
+        recent = {
+            gang: last for gang, last in earlier if gang not in reports and last.is_recent(now)
+        }
+        self._reported = recent | reports
         if not delays:
             return plan
         self._wake(min(delays.values()))
@@ -257,21 +261,20 @@ class PendingReports:
 
     def _report(self, unplaced: Unplaced, now: float) -> _Reported:
         """What to report now, which is what was reported last if a change has to wait."""
+        last, stage = self._reported.get(unplaced.gang), unplaced.stage
+        if last is not None and last.unplaced.owner.uid != unplaced.owner.uid:
+            last = None  # A gang that is created again under its name is another one.
+        if last is not None and last.says(unplaced):
+            return last
         interval = max(self._message_interval, len(unplaced.pods) / PODS_PER_SECOND)
-        last, stage = self._reported.get(_key(unplaced)), unplaced.stage
-        if last is None or (not last.says(unplaced) and not last.is_recent(now)):
+        if last is None or not last.is_recent(now):
             return _Reported(unplaced, now, interval, frozenset((stage,)))
-        if last.says(unplaced) or now < last.due(unplaced):
+        if now < last.due(unplaced):
             return last
         longer = 2 * last.interval if stage in last.stages else last.interval
         interval = max(interval, min(longer, MAX_REPORT_INTERVAL))
         return _Reported(unplaced, now, interval, last.stages | {stage})
 
     def _as_reported(self, unplaced: Unplaced) -> Unplaced:
-        reported = self._reported[_key(unplaced)].unplaced
+        reported = self._reported[unplaced.gang].unplaced
         return structs.replace(unplaced, stage=reported.stage, message=reported.message)
-
-
-def _key(unplaced: Unplaced) -> tuple[str, str]:
-    """A gang that is created again under its name is another one."""
-    return unplaced.gang, unplaced.owner.uid
