@@ -20,7 +20,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.admissions import Admissions
 from kai_py.snapshot.tables.assumptions import Assumptions, ClaimOverlays, StuckTerminations
 from kai_py.snapshot.tables.budgets import DisruptionBudgets
-from kai_py.snapshot.tables.ended_pods import Completions, ReleasableClaims
+from kai_py.snapshot.tables.ended_pods import ClaimsOfLeavingPods, Completions, ReleasableClaims
 from kai_py.snapshot.tables.gpu_nodes import GpuMemory
 from kai_py.snapshot.tables.group_schedulers import GroupSchedulers
 from kai_py.snapshot.tables.known_names import KnownNames, MisnamedSchedulers
@@ -156,7 +156,7 @@ class SnapshotTables:
             known_names=self._known_names.snapshot(),
             terminating=tuple(gangs.terminating.values()),
             ignored_markers=self._ignored_markers.snapshot(gangs.ignored_queues()),
-            releasable_claims=self.releasable_claims.snapshot(),
+            releasable_claims=self.releasable_claims.snapshot() + self._leaving.snapshot(),
             group_claim_users=self.releasable_claims.group_claim_users(gangs.gangs.values()),
             budgets=self._budgets.snapshot(),
             numa=self._numa.snapshot(),
@@ -180,6 +180,7 @@ class SnapshotTables:
         self._numa = NumaReports()
         self._ignored_markers = IgnoredMarkerTable()
         self._unhealthy = UnhealthyPods()
+        self._leaving = ClaimsOfLeavingPods()
         self._attach_limits = AttachLimits()
         self._attachments = VolumeAttachments()
         self._available_volumes = AvailableVolumes()
@@ -219,6 +220,7 @@ class SnapshotTables:
             self._known_names,
             self._misnamed,
             self._unhealthy,
+            self._leaving,
             self._starting,
             self.refusals,
             self.uncounted_failures,

@@ -385,15 +385,19 @@ def test_capacity_of_a_pod_that_should_have_left_long_ago_is_not_counted_on():
     assert placed(world.plan(now=1121)) == {"new": "a"}
 
 
-def test_devices_of_a_pod_that_should_have_left_long_ago_are_not_counted_on():
+@pytest.mark.parametrize("scheduler", ["kai-scheduler", "default-scheduler"])
+def test_devices_of_a_leaving_pod_are_counted_on_until_it_should_have_left(scheduler):
     held = claim("held", 1, owner="old", held_by=("old",), on=(("a", "gpu-0"),))
-    leaving = claiming(pod("old", 0, queue="q", node="a", leaving=True), "held")
+    old = pod("old", 0, queue="q", node="a", leaving=True, scheduler_name=scheduler)
+    leaving = claiming(old, "held")
     wanted = claim("wanted", 1, owner="new")
     world = cluster(
         node("a", 0), gpu_slice("a", 1), device_class(), queue("q", 4), held, leaving, wanted
     ).add(claiming(pod("new", 0, queue="q"), "wanted"))
     assert [each.pod.name for each in world.plan(now=1119).nominations] == ["new"]
     assert world.plan(now=1120).nominations == ()
+    world.remove(leaving, held)
+    assert placed(world.plan(now=1121)) == {"new": "a"}
 
 
 def test_no_eviction_is_expected_of_a_pod_that_is_gone():

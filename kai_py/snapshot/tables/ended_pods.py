@@ -18,6 +18,7 @@ distinguished from one that is gone: its claim counts as releasable until the po
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar
 
 from kai_py.api.pod_phases import is_finished
@@ -26,12 +27,14 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.references import ClaimRef
 from kai_py.api.times import CLOCK_STEP
+from kai_py.snapshot.derived_pod import DerivedPod
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.pod_claims import POD_GROUPS, GroupKey, pod_group_of
 from kai_py.snapshot.tables.group_schedulers import GroupSchedulers
+from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 ReleasableClaim = tuple[ClaimRef, str]
-"""A claim and the uid of a pod that has ended while the claim is still allocated for it."""
+"""A claim and the uid of a pod that has ended, or is about to, while it is allocated for it."""
 
 KEPT_SECONDS = 60.0
 """Longer than from one cycle to the next; a cycle that comes later learns nothing of the pod."""
@@ -166,6 +169,34 @@ class ReleasableClaims:
             self._claims.pop(pod_uid, None)
         elif pod_uid not in self._active:
             self._releasable[pod_uid] = tuple(claims.values())
+
+
+class ClaimsOfLeavingPods(PodTable):
+    """The claims of terminating pods that are not ours; those of ours belong to their gangs."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._claims: dict[str, tuple[ReleasableClaim, ...]] = {}
+
+    def place(self, pod: DerivedPod) -> Uids:
+        """A pod that should have been gone long ago is not expected to release anything."""
+        placement, claims = pod.placement, pod.parsed.demand.claims
+        is_leaving = placement.terminating and not placement.stuck_terminating
+        if is_leaving and pod.parsed.gang_spec is None:
+            refs = (*claims.references, *claims.extended_claims)
+            self._claims[pod.uid] = tuple((ref, pod.uid) for ref in refs)
+        else:
+            self._claims.pop(pod.uid, None)
+        return ()
+
+    def release(self, uid: str) -> Uids:
+        """The pod has ended or is gone."""
+        self._claims.pop(uid, None)
+        return ()
+
+    def snapshot(self) -> tuple[ReleasableClaim, ...]:
+        """Every claim of these pods."""
+        return tuple(chain.from_iterable(self._claims.values()))
 
 
 def _reservations(claim: object | None, resource: str) -> dict[str, ClaimRef]:
