@@ -14,7 +14,8 @@ A gang that gets nothing at its turn counts as bypassed if later gangs take
 
     capacity: a node that may take its pods has less left of a requested resource than at its turn,
               and less than as many of them request as an empty node would hold;
-    quota:    its queue, or an ancestor, could be allocated its pods at its turn and no longer can.
+    quota:    its queue, or an ancestor, could be allocated its pods at its turn and no longer can,
+              or could not, but has pods that it may preempt.
 
 Without one of these no later gang stands in its way; only the search shows whether victims would
 release enough capacity. Gangs of one class, with the same queue and pods, are checked once, for the
@@ -139,7 +140,10 @@ class BypassTracker:
         )
 
     def _lost_quota(self, attempt: _FailedAttempt) -> bool:
-        """Whether the queue could hold the gang at its turn, or reclaim, and no longer can."""
+        """Whether the queue could hold the gang at its turn, or reclaim, and no longer can.
+
+        A queue that was too full already can hold it if the gang may preempt others of the queue.
+        """
         quota, gang = self._state.quota, attempt.gang
         queue, cost = quota.queues.positions[gang.queue], quota.cost_of(attempt.request.members)
         ancestors = quota.queues.ancestors(queue)
@@ -156,7 +160,10 @@ class BypassTracker:
             return over is not None, check_reclaimer(usage, reclaimer, quota.rules) is not None
 
         before, now = refusals(attempt.usage), refusals(quota.usage)
-        return any(late and not early for early, late in zip(before, now, strict=True))
+        if any(late and not early for early, late in zip(before, now, strict=True)):
+            return True
+        lowest = self._state.lowest_evictable_priority(queue)
+        return now[0] and gang.may_preempt and lowest is not None and lowest < gang.priority
 
 
 MAX_PREEMPTORS = 16

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.plan.actions import allocate_without_bypass
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
@@ -108,6 +109,21 @@ def test_reclaim_comes_before_borrowing():
         pod("borrows", 4, queue="other"),
     ).plan(1000.0)
     assert evicted(plan) == ["runs"]
+    assert placed(plan) == {}
+
+
+def test_a_later_gang_does_not_use_up_a_limit_that_an_earlier_one_meets_with_victims():
+    """Else ``small`` would start, and be evicted with ``runs`` a cycle later."""
+    plan = cluster(
+        node("a"),
+        node("b"),
+        queue("team", 8, maximum=10),
+        pod("runs", 4, queue="team", node="a"),
+        pod("due", 8, queue="team", priority=1, node_selector={HOSTNAME_LABEL: "a"}),
+        pod("small", 3, queue="team", created=5, node_selector={HOSTNAME_LABEL: "b"}),
+    ).plan(1000.0)
+    assert evicted(plan) == ["runs"]
+    assert [each.pod.name for each in plan.nominations] == ["due"]
     assert placed(plan) == {}
 
 
