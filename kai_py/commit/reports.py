@@ -220,7 +220,7 @@ class PendingReports:
     A report is a write and an event for each pod of the gang. A changed message, as counts change
     while pods are deleted one after another, and a stage that comes back, as beside a node that is
     ready every other second, have to wait for the interval of the gang. It is longer for gangs of
-    many pods, and doubles with each such report that follows another one soon.
+    many pods, and doubles each time that a stage comes back.
     """
 
     def __init__(self, wake: Callable[[float], None], message_interval: float) -> None:
@@ -271,7 +271,8 @@ class PendingReports:
             return _Reported(unplaced, now, interval, frozenset((stage,)))
         if now < last.due(unplaced):
             return last
-        longer = 2 * last.interval if stage in last.stages else last.interval
+        comes_back = stage is not last.unplaced.stage and stage in last.stages
+        longer = 2 * last.interval if comes_back else last.interval
         interval = max(interval, min(longer, MAX_REPORT_INTERVAL))
         return _Reported(unplaced, now, interval, last.stages | {stage})
 
