@@ -16,7 +16,7 @@ from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.api.records.unstructured import mapping_at, value_at
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.deletion import DeleteOptions, delete
-from kai_py.embedded.documents import is_deleting, name_of, namespace_of
+from kai_py.embedded.documents import controller_of, is_deleting, name_of, namespace_of
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.patches import apply_merge_patch
@@ -221,8 +221,8 @@ def _node(api: ApiServer, name: str, others: Iterable[str] = ()) -> Document:
 
 
 def _is_of_daemon_set(pod: Document) -> bool:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return any(each.get("controller") and each["kind"] == "DaemonSet" for each in owners)
+    owner = controller_of(pod)
+    return owner is not None and owner["kind"] == "DaemonSet"
 
 
 def _cordoned(node: Document) -> Document:
