@@ -32,6 +32,7 @@ from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.solver import ClaimVariant, VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
+from kai_py.plan.victims.survival import running_pods
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.policy.queue_limits import check_deserved
@@ -148,8 +149,10 @@ def _apply(gang_queue: GangQueue, strategy: VictimStrategy, victims: Sequence[Vi
     state.mark_placed(gang)
     for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
         gang_queue.update(queue)
-    if gang.bound:
-        strategy.pool.invalidate(positions[gang.queue])
+    # What is left of a gang may depend on pods that were elastic before.
+    remaining = [unit.gang for unit in victims if running_pods(unit.gang, state.statement)]
+    for each in [gang, *remaining] if gang.bound else remaining:
+        strategy.pool.invalidate(positions[each.queue])
     if strategy.batches and len(victims) == len(gang.members) == 1:
         VictimBatch(strategy).run(gang_queue)
 

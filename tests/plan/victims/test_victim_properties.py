@@ -16,7 +16,7 @@ from kai_py.snapshot.tables.queues import QueueInfo
 from tests.plan.victims.fixed_world import QUEUES
 from tests.support.examples import examples
 from tests.support.records import replace
-from tests.support.scenario import evicted
+from tests.support.scenario import cluster, evicted, job, node, pod, queue
 from tests.support.worlds import World, at_node, gang, replayed, world
 
 SETTINGS = settings(
@@ -174,6 +174,36 @@ def test_no_gang_loses_its_core_where_less_of_it_would_do(before):
         may_stay = sum(min(count, left[name]) for name, count in gone.items())
         remaining = len(victim.bound) - gone.total() + may_stay
         assert not may_stay or remaining < victim.tree.min_members, victim.key
+
+
+@st.composite
+def pinned_preemptors(draw):
+    """One GPU on each node, full of elastic gangs; pods that may each run on one node only."""
+    names = [f"n{i}" for i in range(draw(st.integers(2, 6)))]
+    owners = [draw(st.integers(0, 1)) for _ in names]
+    made = [queue("team", len(names)), *(node(name, 1) for name in names)]
+    for i in sorted(set(owners)):
+        on = [name for name, owner in zip(names, owners, strict=True) if owner == i]
+        least = draw(st.integers(1, len(on)))
+        owner = job(f"low{i}", len(on), "team", **{"scheduling.kai.io/min-available": str(least)})
+        made.append(owner)
+        made += [pod(f"low{i}-{at}", queue="team", node=at, owner=owner) for at in on]
+    for at in draw(st.lists(st.sampled_from(names), min_size=1, unique=True)):
+        selector = {"kubernetes.io/hostname": at}
+        made.append(pod(f"high-{at}", queue="team", priority=9, node_selector=selector))
+    return cluster(*made)
+
+
+@settings(SETTINGS, max_examples=examples(200))
+@given(pinned_preemptors())
+def test_a_gang_that_loses_pods_to_several_others_keeps_min_members_or_nothing(before):
+    """Once any of its pods have left as the elastic ones, none of the others is elastic."""
+    gangs = before.snapshot().gangs.values()
+    lost = [each.pod.name for each in before.plan().evictions if not each.relocated_to]
+    for each in gangs:
+        staying = [member for member in each.bound if member.pod.name not in lost]
+        if staying and len(staying) < len(each.bound):
+            assert len(staying) >= each.tree.min_members, each.key
 
 
 @SETTINGS
