@@ -1,4 +1,4 @@
-"""Audit of objects as the API server returns them: a file, or what was just read.
+"""Objects as the API server returns them, for a planner or an audit: a file, or what was just read.
 
 The objects pass through the planner, so that gangs, queues and charges are those of the scheduler.
 Objects of kinds that it does not watch are used as owners of pods, or not at all.
@@ -48,6 +48,10 @@ class DecodedObjects:
     owners: dict[GroupKind, list[Document]] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
 
+    def add(self, kind: Kind[Any], record: Any) -> None:
+        """Add a record of a kind."""
+        self.records.setdefault(kind, []).append(record)
+
     def of(self, kind: Kind[Any]) -> Sequence[Any]:
         """The records of a kind."""
         return self.records.get(kind, ())
@@ -62,7 +66,7 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
     for document in _latest(documents):
         resource, problem = watched_as(document), unsupported_version(document)
         if problem:
-            decoded.problems.append((_name(document), problem))
+            decoded.problems.append((object_name(document), problem))
             continue
         if resource is None:
             group = str(document.get("apiVersion", "")).rpartition("/")[0]
@@ -72,9 +76,9 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
         try:
             record = resource.decode(msgspec.json.encode(document))
         except ValueError as error:
-            decoded.problems.append((_name(document), str(error)))
+            decoded.problems.append((object_name(document), str(error)))
             continue
-        decoded.records.setdefault(resource.kind, []).append(record)
+        decoded.add(resource.kind, record)
     return decoded
 
 
@@ -86,25 +90,33 @@ def _latest(documents: Iterable[Document]) -> list[Document]:
         if not isinstance(meta, dict) or not meta.get("name"):
             continue
         group = str(document.get("apiVersion", "")).rpartition("/")[0]
-        key = group, _name(document)
+        key = group, object_name(document)
         found[key] = document if meta.get("uid") else _with_uid(document, meta)
     return list(found.values())
 
 
 def _with_uid(document: Document, meta: Mapping[str, Any]) -> Document:
-    return {**document, "metadata": {**meta, "uid": _name(document)}}
+    return {**document, "metadata": {**meta, "uid": object_name(document)}}
 
 
-def observed_cluster(
-    decoded: DecodedObjects, configuration: Configuration, now: float
-) -> AuditedCluster:
-    """The cluster of these objects at ``now``, as the scheduler accounts for it."""
+def planner_of(
+    decoded: DecodedObjects, configuration: Configuration
+) -> tuple[Planner, Sequence[GroupKind]]:
+    """A planner that has read these objects, and the kinds of owners that none of them is of."""
     wanted: list[GroupKind] = []
     planner = Planner(configuration, on_owner_kind=wanted.append)
     for kind in WATCHED:
         for record in decoded.of(kind):
             planner.builder.apply(kind.collection_name, None, record)
     _feed_owners(planner, decoded, wanted)
+    return planner, [kind for kind in wanted if kind not in decoded.owners]
+
+
+def observed_cluster(
+    decoded: DecodedObjects, configuration: Configuration, now: float
+) -> AuditedCluster:
+    """The cluster of these objects at ``now``, as the scheduler accounts for it."""
+    planner, _ = planner_of(decoded, configuration)
     snapshot = planner.freeze(now)
     return cluster_of(
         snapshot,
@@ -162,7 +174,7 @@ def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[Gro
                 try:
                     owner = decode(msgspec.json.encode(document))
                 except ValueError as error:
-                    decoded.problems.append((_name(document), str(error)))
+                    decoded.problems.append((object_name(document), str(error)))
                     continue
                 planner.builder.apply(f"{kind.kind.lower()}s.{kind.group}", None, owner)
             planner.builder.set_owner_kind(kind, readable=True)
@@ -176,7 +188,8 @@ def _group_claims(group: Unstructured) -> tuple[GroupKey, GroupClaimNames]:
     return (meta.namespace, meta.name), GroupClaimNames(meta.uid, names)
 
 
-def _name(document: Document) -> str:
+def object_name(document: Document) -> str:
+    """KIND/NAMESPACE/NAME of an object."""
     meta = document.get("metadata") or {}
     parts = (document.get("kind"), meta.get("namespace"), meta.get("name"))
     return "/".join(str(part) for part in parts if part)

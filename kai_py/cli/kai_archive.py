@@ -10,18 +10,20 @@ Source: KAI-Scheduler, docs/plugins/snapshot.md.
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.core import Pod
 from kai_py.api.records.record import Record
-from kai_py.api.records.unstructured import values_at
+from kai_py.api.records.unstructured import value_at, values_at
+from kai_py.audit.documents import DecodedObjects, planner_of
+from kai_py.config import Configuration
+from kai_py.planner import Planner
 from kai_py.simulate.files.objects import MAX_BYTES
-from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.kinds import (
     DEVICE_CLASSES,
@@ -71,21 +73,6 @@ class ArchiveError(ValueError):
     """The file is no snapshot; the message says why."""
 
 
-class _BindRequestSpec(Record, frozen=True):
-    pod_name: str = ""
-    selected_node: str = ""
-
-
-class _BindRequestStatus(Record, frozen=True):
-    phase: str = ""
-
-
-class _BindRequest(Record, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _BindRequestSpec = _BindRequestSpec()
-    status: _BindRequestStatus = _BindRequestStatus()
-
-
 class _SchedulerParams(Record, frozen=True):
     scheduler_name: str = ""
 
@@ -97,29 +84,30 @@ class _Document(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Archive:
-    """A snapshot; ``objects`` are pairs of kind and record, ``problems`` sentences."""
+    """The objects of a snapshot, and the name of the scheduler that took it."""
 
-    scheduler_name: str
-    objects: tuple[tuple[Kind[Any], Any], ...]
-    problems: tuple[str, ...]
-    binding: Mapping[tuple[str, str], str]
+    objects: DecodedObjects
+    scheduler_name: str = ""
+    binding: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Nodes of pods that are being bound, by (namespace, name) of the pod."""
 
     @property
     def taken_at(self) -> float:
         """The latest time on any object, seconds since the epoch."""
-        times = (each for _, record in self.objects for each in _timestamps(record))
+        records = (each for of_kind in self.objects.records.values() for each in of_kind)
+        times = (each for record in records for each in _timestamps(record))
         return max((each.timestamp() for each in times), default=0.0)
 
-    def feed(self, builder: SnapshotBuilder) -> None:
-        """Add everything in the snapshot to a builder."""
-        for kind, record in self.objects:
-            builder.apply(kind.collection_name, None, record)
-        for kind, record in self.objects:
-            meta = record.metadata
-            node = self.binding.get((meta.namespace, meta.name)) if kind is PODS else None
-            if node and not record.spec.node_name:
-                builder.assume(AssumedBinding(meta.uid, node))
+    def planner(self, configuration: Configuration) -> Planner:
+        """A planner that has read everything in the snapshot."""
+        planner, absent = planner_of(self.objects, configuration)
+        for kind in absent:
+            planner.builder.set_owner_kind(kind, readable=False)
+        for pod in self.objects.of(PODS):
+            node = self.binding.get((pod.metadata.namespace, pod.metadata.name))
+            if node and not pod.spec.node_name:
+                planner.builder.assume(AssumedBinding(pod.metadata.uid, node))
+        return planner
 
 
 def read_archive(path: Path) -> Archive:
@@ -134,19 +122,17 @@ def read_archive(path: Path) -> Archive:
         raise ArchiveError(f"{path}: {FILE_NAME} is nested too deeply") from None
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, KeyError, ValueError) as error:
         raise ArchiveError(f"{path} is not a snapshot of KAI-Scheduler: {error}") from error
-    objects: list[tuple[Kind[Any], Any]] = []
-    problems: list[str] = []
+    objects = DecodedObjects()
     for name, kind in KINDS.items():
         for position, raw in enumerate(_listed(document.raw_objects.get(name))):
             try:
-                objects.append((kind, _resource(kind, raw).decode(raw)))
+                objects.add(kind, _resource(kind, raw).decode(raw))
             except ValueError as error:
-                problems.append(f"{name}[{position}] is ignored: {error}")
+                objects.problems.append((f"{name}[{position}]", str(error)))
     params = document.scheduler_params
     return Archive(
+        objects,
         scheduler_name=params.scheduler_name if params is not None else "",
-        objects=tuple(objects),
-        problems=tuple(problems),
         binding=dict(_binding_pods(document.raw_objects.get("bindRequests"))),
     )
 
@@ -182,10 +168,11 @@ def _listed(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
 
 def _binding_pods(raw: msgspec.Raw | None) -> Iterator[tuple[tuple[str, str], str]]:
     for each in _listed(raw):
-        request = msgspec.json.decode(each, type=_BindRequest)
-        if request.status.phase != "Failed":
-            namespace = request.metadata.namespace
-            yield (namespace, request.spec.pod_name), request.spec.selected_node
+        request = msgspec.json.decode(each)
+        paths = ("metadata.namespace", "spec.podName", "spec.selectedNode")
+        namespace, pod, node = (str(value_at(request, path) or "") for path in paths)
+        if value_at(request, "status.phase") != "Failed":
+            yield (namespace, pod), node
 
 
 def _timestamps(record: Any) -> Iterator[datetime]:

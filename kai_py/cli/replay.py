@@ -10,14 +10,15 @@ read are left out and named.
 
 import difflib
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
 from kai_py.api.texts import printable
+from kai_py.audit.documents import decode_objects, object_name
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
 from kai_py.cli.input_files import text_of
@@ -35,12 +36,8 @@ from kai_py.cli.output import (
 from kai_py.cli.sentences import say_lines
 from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
-from kai_py.planner import Planner
-from kai_py.simulate.files.objects import SERVICE_ACCOUNT, Document, ObjectsError, load_objects
-from kai_py.watch.kinds import watched_as
-
-if TYPE_CHECKING:
-    from kai_py.watch.resource import Kind
+from kai_py.simulate.files.complete_objects import owner_uids
+from kai_py.simulate.files.objects import SERVICE_ACCOUNT, ObjectsError, load_objects
 
 
 def read_recorded(path: Path) -> Archive:
@@ -49,34 +46,16 @@ def read_recorded(path: Path) -> Archive:
     if not path.is_file() or zipfile.is_zipfile(path):
         return read_archive(path)
     try:
-        return archive_of(load_objects(path))
+        documents = load_objects(path)
     except ObjectsError as error:
         raise ArchiveError(str(error)) from error
-
-
-def archive_of(documents: Iterable[Document]) -> Archive:
-    """The objects of ``documents`` that the scheduler watches; no pod is being bound."""
-    objects: list[tuple[Kind[Any], Any]] = []
-    problems: list[str] = []
-    for document in documents:
-        if document["kind"] == SERVICE_ACCOUNT:  # which only explanations of absent pods need
-            continue
-        resource = watched_as(document)
-        if resource is None:
-            problems.append(
-                f"{_name(document)} is ignored: {document['apiVersion']} is not supported"
-            )
-            continue
-        try:
-            objects.append((resource.kind, resource.decode(msgspec.json.encode(document))))
-        except ValueError as error:
-            problems.append(f"{_name(document)} is ignored: {error}")
-    return Archive("", tuple(objects), tuple(problems), {})
-
-
-def _name(document: Document) -> str:
-    meta = document["metadata"]
-    return "/".join(filter(None, (document["kind"], meta.get("namespace", ""), meta["name"])))
+    objects, owners = decode_objects(documents), owner_uids(documents)
+    for document in chain.from_iterable(objects.owners.values()):
+        # Only explanations of absent pods need ServiceAccounts.
+        if document["metadata"]["uid"] not in owners and document["kind"] != SERVICE_ACCOUNT:
+            problem = f"{document['apiVersion']} is not supported"
+            objects.problems.append((object_name(document), problem))
+    return Archive(objects)
 
 
 CycleTime = Annotated[
@@ -122,9 +101,9 @@ def command(
         recorded = read_recorded(archive)
     except ArchiveError as error:
         raise CommandError(str(error)) from error
-    for problem in recorded.problems:
-        say(f"kai-py: {problem}", err=True)
     plan = _plan(recorded, config, now)
+    for name, problem in recorded.objects.problems:
+        say(f"kai-py: {name} is ignored: {problem}", err=True)
     if against is not None:
         names = (str(against), "this version")
         if _print_differences(text_of(str(against)), describe_plan(plan), names):
@@ -148,9 +127,8 @@ def _plan(found: Archive, config: Path | None, now: float | None) -> Plan:
     configuration = configuration_from(config)
     if config is None and found.scheduler_name:
         configuration = configuration.model_copy(update={"scheduler_name": found.scheduler_name})
-    planner = Planner(configuration)
     with progress("planning"):
-        found.feed(planner.builder)
+        planner = found.planner(configuration)
         return planner.decide(planner.freeze(found.taken_at if now is None else now))
 
 

@@ -202,6 +202,31 @@ def test_our_own_snapshot_is_planned_with_its_owners(tmp_path, capsys):
     assert "pending default/Job/whole (queue ours, Resources): Infeasible: with nothing" in out
 
 
+def test_owners_of_kinds_that_are_not_watched_make_the_gang(tmp_path, capsys):
+    spec = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "w", "replicas": 3}]}
+    cluster = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "rc", "namespace": "default", "uid": "rc"},
+        "spec": spec,
+    }
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "rc", "uid": "rc"}
+    head = pod("head", "")
+    head["metadata"] = {
+        "name": "head",
+        "namespace": "default",
+        "uid": "head",
+        "labels": {"ray.io/node-type": "head", "scheduling.kai.io/queue-name": "ours"},
+        "ownerReferences": [{**owner, "controller": True}],
+    }
+    head |= {"apiVersion": "v1", "kind": "Pod"}
+    head["spec"]["schedulerName"] = "kai-scheduler"
+    path = saved_cluster(tmp_path, *map(complete, two_jobs()), cluster, head)
+    told = replayed(path, capsys)
+    assert told.err == ""
+    assert "pending default/RayCluster/rc (queue ours, BelowMinMember): minMember is 4" in told.out
+
+
 def test_what_is_not_read_of_our_own_snapshot_is_named(tmp_path, capsys):
     strange = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
     broken = complete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": 7}})
