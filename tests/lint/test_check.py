@@ -364,6 +364,20 @@ def test_names_that_are_almost_ours_are_found():
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("agein", "ageing"),
+        ("preemption-dealy", "preemption-delay"),
+        ("segment-topology-require-placement", "segment-topology-required-placement"),
+    ],
+)
+def test_every_annotation_that_is_read_is_known_when_it_is_misspelt(written, meant):
+    report = lint(JOB.replace("queue-name: q", f"queue-name: q, scheduling.kai.io/{written}: x"))
+    told = "\n".join(each.message for each in report.findings)
+    assert f"write scheduling.kai.io/{meant}" in told
+
+
+@pytest.mark.parametrize(
     ("written", "message"),
     [
         ("kai.scheduler/preemptibility: maybe", '"maybe" is ignored: it may be preemptible, semi'),

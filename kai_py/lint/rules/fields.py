@@ -11,13 +11,16 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from kai_py.api.gpu_reservation import GPU_CONTAINER
 from kai_py.api.manifests import LineMapping
 from kai_py.api.numbers import parse_int64, quoted
 from kai_py.api.problems import FieldPath, is_misspelling
-from kai_py.api.queue import GROUP
+from kai_py.api.queue import GROUP, QUEUE_NAME_KEY
 from kai_py.dialects.kai.keys import PREEMPTIBILITY, TASK_PRIORITY
 from kai_py.dialects.kai.pod_features import FEATURES, Compatibility, feature_of
+from kai_py.grouping.annotations import ANNOTATION_KEYS, GROUP_KEYS
 from kai_py.grouping.gang_settings import Preemptibility, parse_preemptibility
+from kai_py.grouping.topology_annotations import LEVEL_KEYS, SEGMENT_SIZE_KEYS
 from kai_py.lint.manifest import (
     Finding,
     Manifest,
@@ -71,26 +74,9 @@ def _models() -> ModuleType:
     return importlib.import_module("kubernetes.client.models")
 
 
-KEYS = tuple(
-    f"{GROUP}/{name}"
-    for name in (
-        "queue-name",
-        "min-available",
-        "preemptibility",
-        "expected-runtime",
-        "on-eviction",
-        "on-node-departure",
-        "on-pod-loss",
-        "ready-timeout",
-        "spot",
-        "spot-fallback-after",
-        "checkpoint-grace",
-        "checkpoint-interval",
-        "segment-size",
-        "topology-fitting-placement",
-        "gpu-container",
-        "pod-group",
-    )
+KEYS = sorted(
+    {QUEUE_NAME_KEY, GPU_CONTAINER, *GROUP_KEYS, *ANNOTATION_KEYS}
+    | {key for key in (*LEVEL_KEYS, *SEGMENT_SIZE_KEYS) if key.startswith(f"{GROUP}/")}
 )
 """Annotations and labels that users write."""
 
