@@ -26,8 +26,8 @@ from kai_py.observe.claim_funnel import ClaimFunnel
 from kai_py.observe.cluster_view import queue_positions
 from kai_py.observe.decision_log import Decision
 from kai_py.observe.gang_rows import (
+    GangStates,
     below_min_member,
-    running_state,
     starting_pods,
     terminating_pods,
 )
@@ -40,8 +40,6 @@ from kai_py.plan.plan import (
     Plan,
     Protection,
     Shortage,
-    Stage,
-    Unplaced,
 )
 from kai_py.plan.victims.survival import effect_text
 from kai_py.policy.queue_limits import display_unit
@@ -195,14 +193,11 @@ class Explainer:
         gang = self.snapshot.gangs.get(key)
         if gang is None:
             return None
-        unplaced = self._unplaced.get(key)
+        unplaced = self._states.unplaced.get(key)
         position, waiting = self._positions.get(key, (0, self._pending_counts.get(gang.queue, 0)))
-        running = running_state(self.snapshot, gang, is_placed=key in self._placed)
-        if key in self._unready:
-            running = Stage.NOT_READY.value
         return Explanation(
             gang=key,
-            state=unplaced.stage.value if unplaced else running,
+            state=self._states.of(gang),
             message=unplaced.message if unplaced else self._note(gang),
             queue=gang.queue,
             priority=gang.priority,
@@ -271,22 +266,15 @@ class Explainer:
         return expected_ends(self.snapshot, self.ends or ExpectedEnds(now=self.snapshot.now))
 
     @cached_property
-    def _unplaced(self) -> Mapping[str, Unplaced]:
-        return {each.gang: each for each in self.plan.unplaced}
+    def _states(self) -> GangStates:
+        return GangStates(self.snapshot, self.plan)
 
     @cached_property
     def _notes(self) -> Mapping[str, str]:
         """States of running gangs: capacity held for them, pods not ready, nodes about to go."""
         held = {each.gang: each.message for each in self.plan.holds}
-        return held | self._unready | {each.gang: each.message for each in self.plan.at_risk}
-
-    @cached_property
-    def _unready(self) -> dict[str, str]:
-        return {each.gang: each.message for each in self.plan.starting}
-
-    @cached_property
-    def _placed(self) -> frozenset[str]:
-        return frozenset(placement.gang for placement in self.plan.placements)
+        at_risk = {each.gang: each.message for each in self.plan.at_risk}
+        return {**held, **self._states.unready, **at_risk}
 
     @cached_property
     def _positions(self) -> Mapping[str, tuple[int, int]]:

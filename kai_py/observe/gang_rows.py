@@ -12,13 +12,15 @@ the rest of it is evicted (``plan.actions.stale``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from msgspec import Struct
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import Preemptibility
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.plan.plan import Plan, Stage
+from kai_py.plan.plan import Plan, Stage, Unplaced
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.snapshot import Snapshot
@@ -41,15 +43,41 @@ def terminating_pods(gang: Gang) -> list[Member]:
     return [member for member in gang.members if member.state is PodState.RELEASING]
 
 
-def running_state(snapshot: Snapshot, gang: Gang, *, is_placed: bool) -> str:
-    """The state of a gang without pods that wait; ``is_placed``: this cycle places pods of it."""
-    if gang.members and len(terminating_pods(gang)) == len(gang.members):
-        return TERMINATING
-    if gang.stale_since is not None and not is_placed:
-        return Stage.BELOW_MIN_MEMBER.value
-    starting = starting_pods(snapshot, gang)
-    is_short = starting > 0 and len(gang.bound) - starting < gang.tree.min_pods()
-    return STARTING if is_placed or is_short else RUNNING
+@dataclass(frozen=True)
+class GangStates:
+    """The states of the gangs of one cycle."""
+
+    snapshot: Snapshot
+    plan: Plan
+
+    @cached_property
+    def unplaced(self) -> Mapping[str, Unplaced]:
+        """Why gangs are pending, by key."""
+        return {each.gang: each for each in self.plan.unplaced}
+
+    @cached_property
+    def unready(self) -> Mapping[str, str]:
+        """Why pods of gangs that started are not ready, by key."""
+        return {each.gang: each.message for each in self.plan.starting}
+
+    @cached_property
+    def _placed(self) -> frozenset[str]:
+        return frozenset(placement.gang for placement in self.plan.placements)
+
+    def of(self, gang: Gang) -> str:
+        """The state of a gang: the stage that stops it, or how it runs."""
+        if gang.key in self.unplaced:
+            return self.unplaced[gang.key].stage.value
+        if gang.key in self.unready:
+            return Stage.NOT_READY.value
+        if gang.members and len(terminating_pods(gang)) == len(gang.members):
+            return TERMINATING
+        is_placed = gang.key in self._placed
+        if gang.stale_since is not None and not is_placed:
+            return Stage.BELOW_MIN_MEMBER.value
+        starting = starting_pods(self.snapshot, gang)
+        is_short = starting > 0 and len(gang.bound) - starting < gang.tree.min_pods()
+        return STARTING if is_placed or is_short else RUNNING
 
 
 def below_min_member(gang: Gang) -> str:
@@ -133,23 +161,14 @@ class GangRow(Struct, frozen=True):
 
 def gang_rows(snapshot: Snapshot, plan: Plan) -> Iterator[GangRow]:
     """One row per gang, by key."""
-    waiting = {unplaced.gang: unplaced for unplaced in plan.unplaced}
-    placed = {gang.gang for gang in plan.placements}
-    unready = {each.gang: each.message for each in plan.starting}
-    for key, gang in sorted(snapshot.gangs.items()):
-        unplaced = waiting.get(key)
-        if unplaced is not None:
-            yield _row(
-                snapshot, gang, unplaced.stage.value, unplaced.message, unplaced.ageing_points
-            )
-        elif key in unready:
-            yield _row(snapshot, gang, Stage.NOT_READY.value, unready[key])
-        else:
-            state = running_state(snapshot, gang, is_placed=key in placed)
-            yield _row(snapshot, gang, state, below_min_member(gang))
+    states = GangStates(snapshot, plan)
+    for _, gang in sorted(snapshot.gangs.items()):
+        yield _row(states, gang)
 
 
-def _row(snapshot: Snapshot, gang: Gang, state: str, message: str, gained: int = 0) -> GangRow:
+def _row(states: GangStates, gang: Gang) -> GangRow:
+    unplaced = states.unplaced.get(gang.key)
+    note = states.unready.get(gang.key) or below_min_member(gang)
     return GangRow(
         gang=gang.key,
         queue=gang.queue,
@@ -157,14 +176,14 @@ def _row(snapshot: Snapshot, gang: Gang, state: str, message: str, gained: int =
         bound=len(gang.bound),
         min_members=gang.tree.min_pods(),
         pods=len(gang.members),
-        state=state,
+        state=states.of(gang),
         nodes=tuple(sorted({member.node for member in gang.bound})),
-        message=message,
-        ageing_points=gained,
+        message=note if unplaced is None else unplaced.message,
+        ageing_points=0 if unplaced is None else unplaced.ageing_points,
         preemptibility=preemptibility_of(gang),
         rule=gang.rule,
         tree=tree_of(gang),
-        starting=starting_pods(snapshot, gang),
+        starting=starting_pods(states.snapshot, gang),
     )
 
 

@@ -29,7 +29,7 @@ replica passes requests on (``http_forward``).
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,7 @@ from kai_py.api.choices import Subject
 from kai_py.api.texts import printable
 from kai_py.observe.cluster_state import ClusterState, cluster_state
 from kai_py.observe.cluster_view import ClusterView
-from kai_py.observe.decision_log import Decision, DecisionLog, decisions_about
+from kai_py.observe.decision_log import DecisionLog, decisions_about
 from kai_py.observe.explanation import explain_subject
 from kai_py.observe.gang_rows import gang_page
 from kai_py.observe.http_answers import (
@@ -60,7 +60,6 @@ from kai_py.observe.node_details import MAX_NODES, node_page, place_of
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.observe.tenant_answers import (
     as_json,
-    shown_decisions,
     shows_node,
     tenant_comparison,
     tenant_nodes,
@@ -344,9 +343,9 @@ class Api:
             new_decisions = log.since(sent)
             sent = new_decisions[-1].number if new_decisions else sent
             # Reviewed again for each cycle: a right may be withdrawn while the stream is open.
-            new_decisions = shown_decisions(new_decisions, await self._visible(request))
+            shown = _shown(await self._visible(request), new_decisions)
             cycle_event = f'event: cycle\ndata: {{"cycle":{cycle}}}\n\n'.encode()
-            await response.write(b"".join(map(_event, new_decisions)) + cycle_event)
+            await response.write(b"".join(map(_event, as_json(shown))) + cycle_event)
             # Cycles in the meantime are merged into one event.
             await asyncio.sleep(MIN_EVENT_INTERVAL)
 
@@ -370,17 +369,21 @@ class Api:
         return view
 
 
+def _shown(seen: Visibility | None, records: Sequence[object]) -> object:
+    """The records without what the reader may not see."""
+    return records if seen is None else seen.redacted(as_json(records))
+
+
 def _encoded_for(seen: Visibility | None, records: Sequence[object]) -> bytes:
-    """Records as JSON, without what the reader may not see."""
-    return encode(records if seen is None else seen.redacted(as_json(records)))
+    return encode(_shown(seen, records))
 
 
 def _tag(cycle: int) -> str:
     return f'"{PROCESS_ID}-{cycle}"'
 
 
-def _event(decision: Decision) -> bytes:
-    name = f"{PROCESS_ID}-{decision.number}".encode()
+def _event(decision: Mapping[str, object]) -> bytes:
+    name = f"{PROCESS_ID}-{decision['number']}".encode()
     return b"id: %s\nevent: decision\ndata: %s\n\n" % (name, encode(decision))
 
 

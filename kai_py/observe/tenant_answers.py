@@ -22,7 +22,6 @@ from kai_py.observe.cluster_state import (
     pending_gangs,
 )
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView
-from kai_py.observe.decision_log import Decision
 from kai_py.observe.gang_rows import GangRow
 from kai_py.observe.kept_history import ShareSample
 from kai_py.observe.node_details import NodeDetails, Occupant
@@ -204,22 +203,6 @@ def tenant_comparison(answer: Any, seen: Visibility) -> Any:
         if name != "queues" and len(rows) > len(shown[name]):
             shown.setdefault("others", {})[name] = len(rows) - len(shown[name])
     return shown
-
-
-def shown_decisions(decisions: Sequence[Decision], seen: Visibility | None) -> tuple[Decision, ...]:
-    """Decisions about own gangs; preemptors of others have no name."""
-    if seen is None:
-        return tuple(decisions)
-    return tuple(
-        replace(
-            each,
-            message=seen.text(each.message),
-            preemptor=seen.text(each.preemptor),
-            preemptor_queue=each.preemptor_queue if each.preemptor_queue in seen.queues else "",
-        )
-        for each in decisions
-        if seen.sees(each.gang)
-    )
 
 
 def tenant_samples(samples: Iterable[ShareSample], seen: Visibility) -> Iterator[ShareSample]:
