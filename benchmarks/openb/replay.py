@@ -40,8 +40,8 @@ from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.fragmentation import could_strand
 from kai_py.policy.score.registry import WeightedScore
-from kai_py.policy.score.stranding import could_strand
 from kai_py.policy.score.workload import TargetWorkload, target_workload
 from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.shape import Shape, ShapeTable

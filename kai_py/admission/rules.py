@@ -19,7 +19,7 @@ from kai_py.api.records.kai import KaiPodGroup
 from kai_py.dialects.kai.pod_groups import min_sub_group_problems, tree_problems_of
 from kai_py.dra.device_limits import selector_problems
 from kai_py.snapshot.tables.queue_checks import check_queues
-from kai_py.snapshot.tables.queue_fields import QueueFields
+from kai_py.snapshot.tables.queue_objects import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo
 
 

@@ -136,7 +136,7 @@ def _write_page(file: Path | None, plans: Mapping[str, Plan], *, title: str) -> 
     """Write the page of these plans, by the names of their configurations, if one is asked for."""
     if file is not None:
         # Its charts take long to import, and few ask for it.
-        from kai_py.report.plan_page import plan_page  # noqa: PLC0415
+        from kai_py.report.decisions_page import plan_page  # noqa: PLC0415
 
         write_report(file, plan_page(plans, title=title))
 

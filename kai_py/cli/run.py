@@ -27,7 +27,7 @@ from kai_py.config import Configuration
 from kai_py.observe.http import CannotServeError, serve
 from kai_py.observe.http_access import HttpAccess, reader_finder
 from kai_py.observe.http_forward import own_address
-from kai_py.observe.log import configure_logging
+from kai_py.observe.log import Outages, configure_logging
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_text import describe_plan
 from kai_py.observe.token_review import TokenReviews
@@ -36,7 +36,6 @@ from kai_py.scheduler import Scheduler
 from kai_py.simulate.advisor import with_advisor
 from kai_py.watch.client import Client
 from kai_py.watch.http_transport import HttpTransport
-from kai_py.watch.outages import Outages
 
 log = logging.getLogger(__name__)
 CONNECTIONS_BESIDE_WRITES = 16

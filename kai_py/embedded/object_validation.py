@@ -5,7 +5,8 @@ update can neither change them nor revive an object that is being deleted.
 
 The API server decodes into Go types and refuses a number in place of a text, or a fraction in place
 of a whole number. The records in which the scheduler reads built-in kinds declare the same types
-for the fields that matter here.
+for the fields that matter here; of workloads it reads less than controllers do, so these have
+records of their own.
 """
 
 import re
@@ -14,10 +15,11 @@ from collections.abc import Callable
 import msgspec
 
 from kai_py.api.name_patterns import DNS_SUBDOMAIN
-from kai_py.api.records.core import PartialObjectMetadata
+from kai_py.api.records.core import LabelSelector, ObjectMeta, PartialObjectMetadata
+from kai_py.api.records.job import PodTemplate
 from kai_py.api.records.policy import LimitRange, RuntimeClass
-from kai_py.api.records.record import record_decoder
-from kai_py.api.records.workloads import REPLICATED, Workload
+from kai_py.api.records.record import Record, record_decoder
+from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import Identity, Json
@@ -31,6 +33,43 @@ from kai_py.embedded.errors import (
 )
 from kai_py.embedded.resources import ServedResource
 from kai_py.watch.kinds import WATCHED
+
+REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet")
+
+
+class WorkloadCondition(Record, frozen=True):
+    """A condition of a workload."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class WorkloadSpec(Record, frozen=True):
+    """The fields that workloads have in common, and the claims of a StatefulSet."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate = PodTemplate()
+    volume_claim_templates: tuple[PersistentVolumeClaim, ...] = ()
+
+
+class WorkloadStatus(Record, frozen=True):
+    """What controllers write."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    observed_generation: int = 0
+    conditions: tuple[WorkloadCondition, ...] = ()
+
+
+class Workload(Record, frozen=True):
+    """A Job, Deployment, ReplicaSet or StatefulSet."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
 
 _SUBDOMAIN = re.compile(DNS_SUBDOMAIN)
 _SUBDOMAIN_RULE = (

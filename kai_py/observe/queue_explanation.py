@@ -20,7 +20,7 @@ from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.queue_fields import QueueFields
+from kai_py.snapshot.tables.queue_objects import QueueFields
 
 MAX_NAMED = 3
 """Queues, or gangs, that a sentence names."""

@@ -12,11 +12,10 @@ import pytest
 from kai_py.api.settings import LogFormat
 from kai_py.observe.activity_log import SetAsideLog, log_decisions, log_queue_change
 from kai_py.observe.decision_log import DecisionLog
-from kai_py.observe.log import BURST, PERIOD_SECONDS, RateLimit, configure_logging
+from kai_py.observe.log import BURST, PERIOD_SECONDS, Outages, RateLimit, configure_logging
 from kai_py.plan.observations import SetAside
 from kai_py.plan.plan import Action, Plan
 from kai_py.watch.errors import Conflict, ServerError, TimedOut, Unreachable
-from kai_py.watch.outages import Outages
 from tests.support.records import replace
 from tests.support.scenario import START, queue
 from tests.support.worlds import gang, world

@@ -5,8 +5,7 @@ import pytest
 from kai_py.config import Configuration
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.policy.fairness_rules import NATIVE
-from kai_py.report.decisions_page import decisions_page
-from kai_py.report.plan_page import plan_page
+from kai_py.report.decisions_page import decisions_page, plan_page
 from kai_py.report.simulation_page import simulation_page
 from kai_py.simulate.scenarios.fifo import simulate_fifo
 from kai_py.simulate.scenarios.report import OUR_POLICY, summarise

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, OVER_MAX, READY
 from kai_py.plan.observations import QueueShare
-from kai_py.snapshot.tables.queue_fields import QueueFields
+from kai_py.snapshot.tables.queue_objects import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueProblem
 
 BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE, QueueFault.TOO_DEEP)

@@ -24,7 +24,7 @@ from kai_py.api.records.kai import (
 )
 from kai_py.api.times import DurationError, parse_duration
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.tables.queue_fields import KAI_UNITS
+from kai_py.snapshot.tables.queue_objects import KAI_UNITS
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 
 

@@ -31,7 +31,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.actions.allocate import allocate
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Assignment

@@ -24,7 +24,7 @@ from msgspec import structs
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.records.resource import ResourceClaimSpec
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState

@@ -20,8 +20,8 @@ from kai_py.plan.session.startups import (
     min_member_is_ready,
     ready_rule,
 )
-from kai_py.plan.victims.relocate import evict_for_itself
-from kai_py.plan.victims.survival import running_pods, would_fail
+from kai_py.plan.victims.relocate import evict_for_itself, protection_of
+from kai_py.plan.victims.survival import running_pods
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.tables.readiness import DeviceKey
 
@@ -62,7 +62,11 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
             end = f"it is evicted if it is not ready {rule.timeout:g} s after its start"
             _note(state, gang, f"{causes}; {end}")
         return
-    protection = _protection(state, gang)
+    protection = (
+        "its pods would not be created again"
+        if gang.owner.kind == "Pod"
+        else protection_of(state, gang, gang.bound)
+    )
     if protection:
         _note(
             state,
@@ -77,16 +81,6 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
     nodes = tuple(dict.fromkeys(member.node for member in failing))
     devices = tuple(_devices_to_blame(state, gang, failing).items())
     state.report.failed_starts[gang.key] = FailedStart(gang, rule, causes, nodes, devices)
-
-
-def _protection(state: CycleState, gang: Gang) -> str:
-    if gang.owner.kind == "Pod":
-        return "its pods would not be created again"
-    if would_fail(gang, gang.bound):
-        return "an eviction would make its workload fail"
-    pods = (member.pod.uid for member in gang.bound)
-    budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
-    return f"PodDisruptionBudget {budget} protects it" if budget else ""
 
 
 def _causes(state: CycleState, gang: Gang) -> str:

@@ -23,7 +23,7 @@ from kai_py.api.node_departures import DepartureStage, DepartureTreatment
 from kai_py.plan.observations import CheckpointRequest, GangAtRisk
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.relocate import evict_for_itself, move_whole
+from kai_py.plan.victims.relocate import evict_for_itself, move_whole, protection_of
 from kai_py.plan.victims.survival import is_satisfied_without, running_pods, would_fail
 from kai_py.policy.queue_order import by_priority_and_age
 from kai_py.snapshot.gangs import Gang, Member
@@ -131,11 +131,7 @@ def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
 
 def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why: str) -> bool:
     """Whether a budget, or the workload itself, forbids the eviction; the gang is then reported."""
-    pods = (member.pod.uid for member in members)
-    budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
-    protection = f"PodDisruptionBudget {budget} protects it" if budget else ""
-    if would_fail(gang, members):
-        protection = "an eviction would make its workload fail"
+    protection = protection_of(state, gang, members)
     if protection:
         _note(state, gang, f"{why}; the gang runs until then, as {protection}")
     return bool(protection)

@@ -42,7 +42,7 @@ class Preemption(VictimStrategy):
         queue = self.state.quota.queues.positions[self.gang.queue]
         lowest = self.state.lowest_evictable_priority(queue)
         has_lower = lowest is not None and lowest < self.gang.priority
-        return has_lower or not self.exceeds_nodes
+        return has_lower or not self.needs_victims
 
     def candidates(self) -> Iterator[VictimUnit]:
         """Units of lower priority that no min runtime protects."""

@@ -14,8 +14,8 @@ non-preemptible pods than the queue deserves. O(pods that must end x log of them
 A declared runtime is a promise: because of it a pod may use reserved nodes, and the gang waits for
 the pod. Once all pods in the way of the gang have run longer than they declared, they are evicted
 for it, whatever protects them otherwise. If the end of a pod in the way is unknown, the gang might
-wait forever; so the reservation ends ``PATIENCE`` times the ``reserveAfter`` of the queue after it
-began, and the gang's reason says why.
+wait forever; so the reservation ends ``MAX_MULTIPLE`` times the ``reserveAfter`` of the queue after
+it began, and the gang's reason says why.
 """
 
 import math
@@ -40,9 +40,8 @@ from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools
 from kai_py.snapshot.tables.queues import inherited
 
-PATIENCE = 10
-LEAST_PATIENCE_SECONDS = 600.0
-"""The least time that a reservation without a foreseeable start lasts."""
+MAX_MULTIPLE, LEAST_SECONDS = 10, 600.0
+"""A reservation without a foreseeable start lasts for so many times ``reserveAfter``, or longer."""
 
 MAX_ENDING_PODS = 4096
 """The most running pods whose end is considered for one gang."""
@@ -76,7 +75,7 @@ def _reserve_for(state: CycleState, gang: Gang) -> None:
     if _start_in_place_of(state, gang, request, rows, in_the_way):
         return
     start = max((state.snapshot.now, *(each.ends_at for each in in_the_way)))
-    if math.isinf(start) and _has_ended(state, gang):
+    if math.isinf(start) and _has_expired(state, gang):
         state.placer.reservations.ended.append((gang, in_the_way[-1].member.pod))
         return
     cost = state.quota.cost_of(request.members)
@@ -99,10 +98,10 @@ def report_reservations(state: CycleState) -> None:
             state.mark_unschedulable(gang, reason.with_sentence(note))
 
 
-def _has_ended(state: CycleState, gang: Gang) -> bool:
+def _has_expired(state: CycleState, gang: Gang) -> bool:
     """Whether a reservation that may never come true has lasted long enough."""
     after = inherited(state.snapshot.queues, lambda spec: spec.reserve_after)[gang.queue]
-    lasts = max(PATIENCE * after, LEAST_PATIENCE_SECONDS)
+    lasts = max(MAX_MULTIPLE * after, LEAST_SECONDS)
     return state.snapshot.now >= gang.waiting_since + after + lasts
 
 

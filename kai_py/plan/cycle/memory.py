@@ -32,7 +32,7 @@ from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes
 from kai_py.policy.runtime_history import RuntimeHistory
-from kai_py.policy.score.stranding import Stranding
+from kai_py.policy.score.fragmentation import Stranding
 from kai_py.policy.served_share import DueTimes, ServedShare
 from kai_py.policy.spares import StartedGangs
 from kai_py.snapshot.gangs import Gang

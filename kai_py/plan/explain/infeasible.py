@@ -23,7 +23,7 @@ from msgspec import structs
 
 from kai_py.api.records.core import NodeSelector
 from kai_py.grouping.gang import Subgroup
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, amount_texts
 from kai_py.plan.placement.topology import largest_domain, members_of

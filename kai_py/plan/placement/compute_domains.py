@@ -22,8 +22,7 @@ from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.compute_domains import ChannelClaims, ComputeDomain, domain_id
 from kai_py.grouping.gang import Subgroup
-from kai_py.plan.placement.attempt import Attempt, NodeSet
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import Attempt, NodeSet, by_shape
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage

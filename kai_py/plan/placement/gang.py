@@ -17,7 +17,14 @@ from msgspec import Struct, field
 
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.placement.affinity import dependents_last
-from kai_py.plan.placement.attempt import Attempt, NodeSet
+from kai_py.plan.placement.attempt import (
+    Attempt,
+    NodeSet,
+    by_shape,
+    largest_first,
+    orders_of,
+    place_in_turn,
+)
 from kai_py.plan.placement.claim_reach import choices_for_parts, share_claims
 from kai_py.plan.placement.compute_domains import (
     MAX_CLIQUES_TO_TRY,
@@ -34,7 +41,6 @@ from kai_py.plan.placement.exact import (
     can_search,
     place_exactly,
 )
-from kai_py.plan.placement.in_turn import by_shape, largest_first, orders_of, place_in_turn
 from kai_py.plan.placement.pods import Parts, ShapePlacer
 from kai_py.plan.placement.preferences import NEAR_GANG, inside_domain
 from kai_py.plan.placement.reasons import (

@@ -9,9 +9,8 @@ import numpy as np
 from msgspec import Struct, field
 
 from kai_py.api.choices import FillStrategy
-from kai_py.plan.placement.attempt import Attempt, NodeSet
+from kai_py.plan.placement.attempt import Attempt, NodeSet, orders_of, place_in_turn
 from kai_py.plan.placement.fit import ShapeFits, only_resources_decide
-from kai_py.plan.placement.in_turn import orders_of, place_in_turn
 from kai_py.plan.placement.picks import CountedPicks, Picks, ResourcePicks, ScoredPicks, SinglePicks
 from kai_py.plan.placement.preferences import nodes_without_devices, requests_devices
 from kai_py.plan.placement.reasons import (

@@ -13,9 +13,9 @@ from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.score.fragmentation import Stranding
 from kai_py.policy.score.node_capacity import Score
 from kai_py.policy.score.registry import OnScoreFailure, WeightedScore, combined_score
-from kai_py.policy.score.stranding import Stranding
 from kai_py.policy.score.workload import TargetWorkload, frequent_shapes, target_workload
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot

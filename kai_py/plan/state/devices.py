@@ -37,7 +37,13 @@ from kai_py.dra.published_names import PublishedNames
 from kai_py.plan.plan import ClaimAllocation
 from kai_py.plan.state.assignment import NO_DEVICES, PodDevices
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.claim_users import ClaimUsers, consumer_of
+from kai_py.plan.state.claim_users import (
+    ClaimUsers,
+    TakenOfNode,
+    consumer_of,
+    taken_of_node,
+    unreachable_reason,
+)
 from kai_py.plan.state.claims_to_create import (
     NodeClaims,
     as_written,
@@ -45,7 +51,6 @@ from kai_py.plan.state.claims_to_create import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
-from kai_py.plan.state.node_claims import TakenOfNode, taken_of_node, unreachable_reason
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
 from kai_py.policy.node_filters import matches_selector
 from kai_py.snapshot.accounting import total

@@ -113,7 +113,7 @@ class EvictionHistory:
         return self._started[2]
 
     @property
-    def tells_apart(self) -> bool:
+    def differs_by_others(self) -> bool:
         """Whether any eviction was a preemption within a queue; O(records)."""
         by_queue = chain.from_iterable(self.by_queue.values())
         by_gang = chain.from_iterable(self.by_gang.values())

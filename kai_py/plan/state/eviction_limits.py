@@ -91,9 +91,9 @@ class EvictionLimits:
         self._was_kept_in_place = False
 
     @cached_property
-    def tells_apart(self) -> bool:
+    def differs_by_others(self) -> bool:
         """Whether ``by_others`` makes a difference: preemptions within queues are known."""
-        return self._history.tells_apart
+        return self._history.differs_by_others
 
     @cached_property
     def _cooling(self) -> Mapping[bool, frozenset[str]]:
@@ -274,7 +274,7 @@ class EvictionLimits:
                 past.in_cooldown(now, self._cooldown, by_others=each),
                 self._evicted_often[each],
             )
-            for each in ((False, True) if self.tells_apart else (False,))
+            for each in ((False, True) if self.differs_by_others else (False,))
         )
         return counted, frozenset(self._started)
 

@@ -28,7 +28,7 @@ from kai_py.plan.search_cache.cache import SearchFailure
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
-from kai_py.plan.victims.batch import VictimBatch
+from kai_py.plan.victims.batch import VictimBatch, reorder
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.solver import ClaimVariant, VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -78,7 +78,7 @@ def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrateg
         return False
     found = solver.solve(strategy)
     if not isinstance(found, SearchFailure):
-        _apply(gang_queue, strategy, found)
+        _record_placed(gang_queue, strategy, found)
         return True
     if found.out_of_budget:
         _report_out_of_budget(state, gang, found)
@@ -113,7 +113,7 @@ def _search_with_cheapest_claims(
         again = type(strategy)(state, strategy.pool, gang, request)
         found = solver.solve(again, ClaimVariant.CHEAPEST)
         if not isinstance(found, SearchFailure):
-            _apply(gang_queue, again, found)
+            _record_placed(gang_queue, again, found)
 
 
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
@@ -142,19 +142,19 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
     return check_reserved_quota(state, gang, cost) is None
 
 
-def _apply(gang_queue: GangQueue, strategy: VictimStrategy, victims: Sequence[VictimUnit]) -> None:
+def _record_placed(
+    gang_queue: GangQueue, strategy: VictimStrategy, victims: Sequence[VictimUnit]
+) -> None:
     """Record that the request was placed: update the order of queues and the units of its gang."""
     state, gang = strategy.state, strategy.gang
-    positions = state.quota.queues.positions
     state.mark_placed(gang)
-    for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
-        gang_queue.update(queue)
+    reorder(gang_queue, state, victims)
     # What is left of a gang may depend on pods that were elastic before.
     remaining = [unit.gang for unit in victims if running_pods(unit.gang, state.statement)]
     for each in [gang, *remaining] if gang.bound else remaining:
-        strategy.pool.invalidate(positions[each.queue])
+        strategy.pool.invalidate(state.quota.queues.positions[each.queue])
     if strategy.batches and len(victims) == len(gang.members) == 1:
-        VictimBatch(strategy).run(gang_queue)
+        VictimBatch(strategy, gang_queue).run()
 
 
 def _report_out_of_budget(state: CycleState, gang: Gang, failure: SearchFailure) -> None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from msgspec import Struct, structs
 
 from kai_py.plan.placement.running_fit import RunningFit
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
@@ -32,12 +33,13 @@ class VictimBatch(Struct, frozen=True):
     """Places gangs that are equivalent to that of ``strategy``, which was placed last."""
 
     strategy: VictimStrategy
+    gang_queue: GangQueue
 
-    def run(self, gang_queue: GangQueue) -> None:
+    def run(self) -> None:
         """Place the gangs that come next in ``gang_queue`` as long as they are equivalent."""
         fit = self._fit()
         size = 1
-        while fit is not None and self._place_batch(gang_queue, fit, size):
+        while fit is not None and self._place_batch(fit, size):
             size *= 2
 
     def _fit(self) -> RunningFit | None:
@@ -56,17 +58,18 @@ class VictimBatch(Struct, frozen=True):
             return None
         return state.placer.shapes.packed_fit(state.statement, pod.shape, Capacity.FUTURE_IDLE)
 
-    def _place_batch(self, gang_queue: GangQueue, fit: RunningFit, size: int) -> bool:
+    def _place_batch(self, fit: RunningFit, size: int) -> bool:
         """Place up to ``size`` gangs; whether that many were placed."""
-        state, placed, victims = self.strategy.state, list[Gang](), list[VictimUnit]()
+        state, gang_queue = self.strategy.state, self.gang_queue
+        placed, victims = list[Gang](), list[VictimUnit]()
         candidates = self.strategy.batch_candidates()
         with state.statement.trial() as trial:
             while len(placed) < min(size, state.search_budgets.probes):
                 gang = gang_queue.pop()
                 if gang is None:
                     break
-                if not self._is_equivalent(gang) or not self._place_one(
-                    gang_queue, gang, fit, candidates, victims
+                if not (
+                    self._is_equivalent(gang) and self._place_one(gang, fit, candidates, victims)
                 ):
                     gang_queue.requeue([gang])
                     break
@@ -75,7 +78,7 @@ class VictimBatch(Struct, frozen=True):
                 trial.keep()
         if not trial.kept:
             gang_queue.requeue(placed)
-            self._update_queues(gang_queue, victims)
+            reorder(gang_queue, state, victims)
             return False
         for each in placed:
             state.mark_placed(each)
@@ -89,7 +92,6 @@ class VictimBatch(Struct, frozen=True):
 
     def _place_one(
         self,
-        gang_queue: GangQueue,
         gang: Gang,
         fit: RunningFit,
         candidates: Iterator[VictimUnit],
@@ -122,10 +124,12 @@ class VictimBatch(Struct, frozen=True):
                 return False
             trial.keep()
         victims.append(unit)
-        self._update_queues(gang_queue, [unit])
+        reorder(self.gang_queue, self.strategy.state, [unit])
         return True
 
-    def _update_queues(self, gang_queue: GangQueue, victims: Sequence[VictimUnit]) -> None:
-        positions = self.strategy.state.quota.queues.positions
-        for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
-            gang_queue.update(queue)
+
+def reorder(gang_queue: GangQueue, state: CycleState, victims: Sequence[VictimUnit]) -> None:
+    """Update the places of the queues that lost ``victims``, or got them back."""
+    positions = state.quota.queues.positions
+    for queue in dict.fromkeys(positions[unit.gang.queue] for unit in victims):
+        gang_queue.update(queue)

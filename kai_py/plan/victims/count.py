@@ -20,7 +20,7 @@ from msgspec import structs
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.whole_devices import WholeDevices
 from kai_py.grouping.gang import has_topology_constraint
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.victims.eviction_cost import EvictionCost, EvictionCosts
 from kai_py.plan.victims.replica_steps import ReplicaSteps
@@ -160,7 +160,7 @@ def cheapest_set(
             unit = ordered[position]
             if unit in taken:
                 continue
-            chosen = list(dict.fromkeys((*taken, *replicas.orphaned(unit), unit)))
+            chosen = list(dict.fromkeys((*taken, *replicas.evicted_with(unit), unit)))
             cost = costs.of(chosen)
             if cost >= max_cost:
                 continue

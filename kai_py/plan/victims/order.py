@@ -46,7 +46,7 @@ class VictimPool:
     @property
     def for_others(self) -> "VictimPool":
         """The candidates for gangs of other queues."""
-        if self._by_others or not self._state.eviction_limits.tells_apart:
+        if self._by_others or not self._state.eviction_limits.differs_by_others:
             return self  # not kept: with itself as a field it would outlive the cycle
         return self._of_others
 

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import structs
 
 from kai_py.api.texts import count_of, is_or_are
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Action, Protection, ProtectionRule, Stage

@@ -31,7 +31,7 @@ from kai_py.plan.victims.trials import TrialPlacements
 from kai_py.plan.victims.units import (
     VictimUnit,
     elastic_gangs_below_min,
-    is_orphaned,
+    is_evicted_with,
     keeps_min_members,
     pods_of,
     split_by_pod,
@@ -136,7 +136,7 @@ class VictimReduction:
         if self._trials.is_exact:
             return True
         gaining = selection.gaining()
-        others_matter = not selection.counts_all_gains or self._matter_to_rules(selection.units)
+        others_matter = not selection.only_gains_matter or self._matter_to_rules(selection.units)
         is_shorter = not others_matter or 2 * len(gaining) < len(selection.units)
         if is_shorter and self._trials.fits(gaining):
             return True
@@ -254,7 +254,7 @@ class VictimReduction:
         used_nodes = self._trials.used_nodes
         on_used = [u for u in units if any(member.node in used_nodes for member in u.members)]
         on_others = [u for u in units if all(member.node not in used_nodes for member in u.members)]
-        elsewhere = [u for u in on_others if not is_orphaned(u, on_used)]
+        elsewhere = [u for u in on_others if not is_evicted_with(u, on_used)]
         return self._drop_together(selection, units, elsewhere)
 
     def _units_beside(
@@ -305,7 +305,7 @@ class _Needed:
         for position in range(at, len(order)):
             unit = order[position]
             peers = self._by_gang[unit.gang.key]
-            if is_orphaned(unit, peers):
+            if is_evicted_with(unit, peers):
                 continue
             self._selection.count(unit, -1.0)
             if not self._selection.is_enough:

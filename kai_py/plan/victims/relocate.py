@@ -16,13 +16,13 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.survival import running_pods
+from kai_py.plan.victims.survival import running_pods, would_fail
 from kai_py.plan.victims.units import VictimUnit, units_by_gang
 from kai_py.policy.fit import holds
 from kai_py.policy.queue_order import by_priority_and_age
@@ -44,8 +44,8 @@ def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> 
     for group in sorted(by_gang, key=lambda group: by_priority_and_age(group[0].gang)):
         lost_leaves: set[str] = set()
         for unit in reversed(group):
-            orphaned = any(member.subgroup in lost_leaves for member in unit.members)
-            if not orphaned and _relocate_unit(state, unit, action, without_capacity):
+            is_lost = any(member.subgroup in lost_leaves for member in unit.members)
+            if not is_lost and _relocate_unit(state, unit, action, without_capacity):
                 relocated.add(id(unit))
             else:
                 lost_leaves.update(unit.leaves_below_min)
@@ -59,6 +59,18 @@ def evict_for_itself(
     """Evict pods of a gang for its own sake, not for other gangs: they are created again."""
     for member in members:
         state.statement.evict(Evicted(member, gang, action, gang, reason))
+
+
+def protection_of(state: CycleState, gang: Gang, members: Sequence[Member]) -> str:
+    """Why these pods may not be evicted for the sake of their own gang, as a clause; "": they may.
+
+    Only what holds for every eviction: the workload must not fail, and budgets count.
+    """
+    if would_fail(gang, members):
+        return "an eviction would make its workload fail"
+    pods = (member.pod.uid for member in members)
+    budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
+    return f"PodDisruptionBudget {budget} protects it" if budget else ""
 
 
 def move_whole(

@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts, ReplicaStep, StepsOfNode
 from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
-from kai_py.plan.victims.units import VictimUnit, orphaned_units, pods_of, units_by_gang
+from kai_py.plan.victims.units import VictimUnit, pods_of, units_by_gang, units_evicted_with
 from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Ints
@@ -122,7 +122,7 @@ class ReplicaSteps:
             for member in pods:
                 self._freed.release(member, node)
             if len(self._units_by_gang[unit.gang.key]) > 1:
-                step |= dict.fromkeys(self.orphaned(unit))
+                step |= dict.fromkeys(self.evicted_with(unit))
             step[unit] = None
             now = self._shape.replicas(row, node)
             if now > fitting:
@@ -180,9 +180,9 @@ class ReplicaSteps:
             return sum([member.charged_gpus for member in pods])
         return sum([self._freed.amount(member, resource) for member in pods])
 
-    def orphaned(self, unit: VictimUnit) -> list[VictimUnit]:
+    def evicted_with(self, unit: VictimUnit) -> list[VictimUnit]:
         """The other candidates that must be evicted with the unit."""
-        return orphaned_units(unit, self._units_by_gang[unit.gang.key])
+        return units_evicted_with(unit, self._units_by_gang[unit.gang.key])
 
 
 def units_by_row(state: CycleState, units: Iterable[VictimUnit]) -> dict[int, list[VictimUnit]]:
@@ -205,7 +205,10 @@ def _are_interchangeable(units: Sequence[VictimUnit]) -> bool:
 
 
 class _Step(NamedTuple):
-    """``last``: the position of the last of its units among the candidates; ``row``: the node."""
+    """The next step of the node ``row``; steps compare by which is complete first.
+
+    ``last``: the position of the last of its units among the candidates.
+    """
 
     last: int
     row: int
@@ -287,7 +290,7 @@ class AllowedSteps:
     def _evicted_with(self, unit: VictimUnit) -> list[VictimUnit]:
         """The unit, and before it those that would be below minMember without it."""
         peers = (each for each in self._by_gang[unit.gang.key] if each not in self._taken)
-        return [*orphaned_units(unit, peers), unit]
+        return [*units_evicted_with(unit, peers), unit]
 
     def _take_all(self, units: Sequence[VictimUnit]) -> bool:
         """Take all of ``units`` from the allowance, or none; whether they were taken."""

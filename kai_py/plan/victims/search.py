@@ -6,9 +6,9 @@
         if the strategy has other candidates, propose cheaper sets from them (``minimise``), and go
             on with the cheapest set
         evict the set, place the request, and relocate every victim that fits elsewhere
-        ask the strategy whether the victims that fit nowhere, the lost ones, may be evicted; the
-            first that may not be is excluded from the candidates, and at the first time a set is
-            tried that was composed of what queues may lose together (``replica_steps``)
+        ask the strategy whether the victims that fit nowhere, the lost ones, may be evicted
+        if one may not be, exclude it from the candidates; after the first such refusal, also try a
+            set that is composed of what the queues may lose together (``replica_steps``)
     if every set was refused:
         try the first refused sets once more, each with one helper: a further unit whose eviction
         lets the refused one be relocated

@@ -12,7 +12,7 @@ from itertools import chain
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import CapacityCount
-from kai_py.plan.victims.units import VictimUnit, is_orphaned, pods_of
+from kai_py.plan.victims.units import VictimUnit, is_evicted_with, pods_of
 from kai_py.policy.queue_usage import QuotaBound, exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 
@@ -32,7 +32,7 @@ class VictimSelection:
         self._queue_limits = _QueueLimits(state, gang, request)
         self._min_units = self._min_replicas = 0
         self._excluded: dict[str, list[VictimUnit]] = {}
-        """By gang key: units that must stay, so nothing that would orphan them may be taken."""
+        """By gang key: units that must stay, so nothing that they are evicted with may be taken."""
 
     @property
     def is_enough(self) -> bool:
@@ -45,7 +45,7 @@ class VictimSelection:
         return self.units + self._read_ahead
 
     @property
-    def counts_all_gains(self) -> bool:
+    def only_gains_matter(self) -> bool:
         """Whether, by resources and queues, only units that gain replicas can be of use."""
         return self._queue_limits.never_exceeded and self._capacity_count.is_by_node
 
@@ -137,7 +137,7 @@ class VictimSelection:
 
     def _is_excluded(self, unit: VictimUnit) -> bool:
         stays = self._excluded.get(unit.gang.key, ())
-        return any(is_orphaned(each, [unit]) for each in stays)
+        return any(is_evicted_with(each, [unit]) for each in stays)
 
     def count(self, unit: VictimUnit, sign: float) -> None:
         """``count_all`` of one unit."""
@@ -188,10 +188,10 @@ class VictimSelection:
     def exclude(self, unit: VictimUnit) -> None:
         """Remove the unit, which must stay, and those that may not be evicted without it.
 
-        They are not taken again (``is_orphaned``).
+        They are not taken again (``is_evicted_with``).
         """
         self._excluded.setdefault(unit.gang.key, []).append(unit)
-        for removed in [u for u in self.units if u is unit or is_orphaned(unit, [u])]:
+        for removed in [u for u in self.units if u is unit or is_evicted_with(unit, [u])]:
             self.units.remove(removed)
             self.count(removed, -1.0)
 

@@ -15,8 +15,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.fit import dominates
-from kai_py.plan.placement.in_turn import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
 from kai_py.plan.session.cycle_state import CycleState
@@ -229,7 +229,7 @@ def _offered(
     strategy: VictimStrategy, candidates: Iterator[VictimUnit]
 ) -> Iterator[VictimUnit] | None:
     """The candidates; None if there is none and the request certainly does not fit without."""
-    if not strategy.exceeds_nodes:
+    if not strategy.needs_victims:
         return candidates
     first = next(candidates, None)
     return None if first is None else chain((first,), candidates)

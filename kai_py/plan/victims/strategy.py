@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
@@ -43,7 +43,7 @@ class VictimStrategy(ABC):
         return True
 
     @property
-    def exceeds_nodes(self) -> bool:
+    def needs_victims(self) -> bool:
         """Whether the request certainly fits nowhere unless pods are evicted."""
         fits, statement = self.state.placer.shapes.fits, self.state.statement
         shapes = (group[0].shape for group in by_shape(self.request.members))

@@ -174,10 +174,11 @@ class TrialPlacements:
 
 @dataclass
 class SharedEvictions:
-    """Units that are evicted, in this order, in trials that can be undone from the last one on.
+    """A stack of evicted units: to take one back, all evictions after it are undone.
 
-    Units that have to be evicted again, below which others were taken back, end up as the last ones
-    and are evicted again each time. Once that cost as much as evicting all, they become the first.
+    Those of them that are still wanted are evicted again and so come to lie on top, where the next
+    change undoes them again. Once such repetitions cost as much as evicting all units would, the
+    units that stayed are evicted again on top of them.
     """
 
     strategy: VictimStrategy

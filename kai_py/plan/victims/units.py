@@ -53,11 +53,11 @@ class VictimUnit(Struct, frozen=True, eq=False):
         return not self.leaves_below_min
 
 
-def orphaned_units(unit: VictimUnit, peers: Iterable[VictimUnit]) -> list[VictimUnit]:
+def units_evicted_with(unit: VictimUnit, peers: Iterable[VictimUnit]) -> list[VictimUnit]:
     """Those of ``peers``, units of its gang, that must be evicted with the unit."""
     if unit.is_elastic:
         return []
-    return [each for each in peers if is_orphaned(each, [unit])]
+    return [each for each in peers if is_evicted_with(each, [unit])]
 
 
 def victim_units(gang: Gang, statement: Statement) -> list[VictimUnit]:
@@ -113,10 +113,10 @@ def _units_in_order(gang: Gang, statement: Statement) -> list[VictimUnit]:
     return units
 
 
-def is_orphaned(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
-    """Whether evicting one of ``others`` brings a leaf of ``unit`` below minMember.
+def is_evicted_with(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
+    """Whether ``unit`` must be evicted as well if one of ``others`` is.
 
-    Such a unit must be evicted as well: its pods would do no work.
+    That brings a leaf of ``unit`` below minMember, so its pods would do no work.
     """
     leaves = {member.subgroup for member in unit.members}
     return any(

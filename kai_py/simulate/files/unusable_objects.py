@@ -3,25 +3,30 @@
 - Amounts that no API server would have accepted: a pod that asks for less than nothing would give
   its queue and node what is not there. One rule of the server is not applied: a request for GPUs
   without a limit is read as the limit, too, as lists made for comparisons often have it.
+- Fields of another type than the API declares, which a simulation of all objects with their
+  controllers cannot use. What the scheduler alone refuses (a Queue that contradicts itself, a
+  quantity that is no number) may come from a cluster and is left out later, object by object.
 - Queues whose conditions would say what is wrong with them, such as a parent that does not exist.
 - Workloads whose pods only the controller of their framework creates: the reason says which gang
   their pods will be, and what keeps that gang from starting, such as a queue that does not exist.
 - Owners that pods name and that are not given: the gangs of these pods are guessed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
 from kai_py.api.records.unstructured import mappings_in, value_at, values_at
 from kai_py.embedded.errors import invalid
 from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, node_amount_errors, pod_amount_errors
+from kai_py.embedded.object_validation import decoding_error
 from kai_py.grouping.owner_chain import GroupKind, OwnerObject
 from kai_py.grouping.workload_gang import describe_start, first_template
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
 from kai_py.simulate.files.complete_objects import owner_keys, owner_uids, was_never_applied
-from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
+from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.files.written_objects import with_spec
 from kai_py.snapshot.gangs import PodState
@@ -194,3 +199,18 @@ def _decoded(kind: GroupKind, document: Document, planner: Planner) -> OwnerObje
         decode = watched.versions.get(document["apiVersion"].rpartition("/")[2], decode)
     found: OwnerObject = decode(msgspec.json.encode(document))
     return found
+
+
+_OTHER_TYPE = re.compile("Expected `[^`]*`, got `")
+
+
+def wrong_types(documents: Iterable[Document]) -> Iterator[str]:
+    """A sentence for each object with such a field, which it names with its path."""
+    for document in documents:
+        group, _, version = document["apiVersion"].rpartition("/")
+        # The definition of a custom resource may admit any type in spec and status.
+        is_custom = "." in group and not group.endswith(".k8s.io")
+        checked = {"metadata": document["metadata"]} if is_custom else document
+        error = decoding_error(group, version, document["kind"], checked)
+        if _OTHER_TYPE.match(error):
+            yield f"{key_of(document)}: {error}"

@@ -18,7 +18,7 @@ from kai_py.api.records.kai import QUEUE_API_VERSION
 from kai_py.embedded.patches import apply_merge_patch
 from kai_py.simulate.files.objects import Document
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.tables.queue_fields import KAI_BOUNDS, KAI_UNITS
+from kai_py.snapshot.tables.queue_objects import KAI_BOUNDS, KAI_UNITS
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR, DeviceLimit
 
 KIBI = 1024

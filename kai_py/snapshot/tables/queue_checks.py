@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kai_py.snapshot.tables.queue_fields import QueueFields
+from kai_py.snapshot.tables.queue_objects import QueueFields
 from kai_py.snapshot.tables.queues import QueueFault, QueueInfo, QueueProblem
 
 MAX_DEPTH = 32

@@ -1,7 +1,13 @@
-"""Conversion between Queue objects as users write them and QueueInfo in row units."""
+"""Queue objects as users write them: their fields and amounts in either API, and QueueInfo of them.
 
+KAI counts cpu in millicores and memory in megabytes of 10**6, and writes -1 for unlimited.
+"""
+
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from kai_py.api.queue import (
     API_VERSION,
@@ -13,8 +19,9 @@ from kai_py.api.queue import (
 )
 from kai_py.api.queue_status import PastEviction, RecordedUsage
 from kai_py.api.records.core import LabelSelector, SelectorRequirement
+from kai_py.api.records.kai import QUEUE_API_VERSION
+from kai_py.api.texts import count_of
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU
-from kai_py.snapshot.tables.queue_fields import native_unit
 from kai_py.snapshot.tables.queues import (
     DeviceLimit,
     EvictionRecord,
@@ -22,6 +29,57 @@ from kai_py.snapshot.tables.queues import (
     QueueInfo,
     UsageRecord,
 )
+
+KAI_UNITS: Mapping[str, float] = {GPU: 1.0, "cpu": 1.0, "memory": 1e6}
+"""Row amount of one of KAI's units, by resource; of others its Queues have no fields."""
+KAI_BOUNDS: Mapping[str, str] = {"deserved": "quota", "max": "limit", "weight": "overQuotaWeight"}
+"""KAI's names of the fields of a resource, by ours."""
+_KAI_UNIT_NAMES = {"cpu": "millicores", "memory": "MB"}
+
+
+class QueueFields(Struct, frozen=True):
+    """The fields of Queues of one API."""
+
+    api_version: str
+
+    @property
+    def is_kai(self) -> bool:
+        """Whether they are those of KAI's Queues."""
+        return self.api_version == QUEUE_API_VERSION
+
+    @property
+    def parent(self) -> str:
+        """The field that names the parent."""
+        return "spec.parentQueue" if self.is_kai else "spec.parent"
+
+    def path(self, resource: str, bound: str) -> str:
+        """The field for ``deserved``, ``max`` or ``weight`` (``bound``) of a resource."""
+        if self.is_kai:
+            return f"spec.resources.{resource}.{KAI_BOUNDS[bound]}"
+        return f"spec.{bound}GPUs" if resource == GPU else f"spec.resources[{resource}].{bound}"
+
+    def has(self, resource: str) -> bool:
+        """Whether there are fields for a resource."""
+        return not self.is_kai or resource in KAI_UNITS
+
+    def unit(self, resource: str) -> float:
+        """Row amount of the unit in which the fields have a resource."""
+        return KAI_UNITS[resource] if self.is_kai else native_unit(resource)
+
+    def text(self, amount: float, resource: str) -> str:
+        """An amount in row units as people read it."""
+        if self.is_kai and math.isinf(amount):
+            return "-1 (unlimited)"
+        shown = amount / self.unit(resource)
+        if resource == GPU:
+            return count_of(shown, "GPU")
+        return f"{shown:.10g} {_KAI_UNIT_NAMES[resource] if self.is_kai else resource}"
+
+
+def native_unit(resource: str) -> float:
+    """Row amount of one unit of our own API, which has cores."""
+    return 1000.0 if resource == "cpu" else 1.0
+
 
 GPUS = "gpus"
 """GPUs of every kind together, as users see them."""

@@ -1,4 +1,4 @@
-from kai_py.plan.placement.in_turn import by_shape
+from kai_py.plan.placement.attempt import by_shape
 from tests.support.records import replace
 from tests.support.worlds import member
 

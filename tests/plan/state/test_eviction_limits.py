@@ -306,7 +306,7 @@ def test_a_preemption_tells_evictions_apart_when_its_queue_has_forgotten_it(acti
     past.record([structs.replace(made, action=Action.RECLAIM, gang="other")], 1000.0)
     past.prune(1000.0 + 2 * 3600.0, 0.0)
     assert not past.by_queue
-    assert past.tells_apart is differs
+    assert past.differs_by_others is differs
 
 
 @pytest.mark.parametrize(("action", "left"), [(Action.PREEMPT, 1), (Action.CONSOLIDATE, 0)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kai_py.plan.plan import Action
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
-from kai_py.plan.victims.units import is_orphaned
+from kai_py.plan.victims.units import is_evicted_with
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
 from tests.support.records import replace
@@ -150,7 +150,7 @@ def some_allowed_set(search, units):
     state, trials = search._state, search.trials
     fitting = []
     for chosen in (each for n in range(len(units) + 1) for each in combinations(units, n)):
-        if any(unit not in chosen and is_orphaned(unit, chosen) for unit in units):
+        if any(unit not in chosen and is_evicted_with(unit, chosen) for unit in units):
             continue
         if any(set(each) <= set(chosen) for each in fitting):
             continue

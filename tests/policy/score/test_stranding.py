@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.policy.fit import StaticFits
-from kai_py.policy.score.stranding import Stranding, could_strand
+from kai_py.policy.score.fragmentation import Stranding, could_strand
 from tests.support.scenario import claim, claiming, cluster, node, pod, queue, shared
 
 
