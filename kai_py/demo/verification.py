@@ -71,11 +71,6 @@ class Verification:
         """Whether all of these have been reached."""
         return all(each in self._milestones for each in wanted)
 
-    @property
-    def violations(self) -> tuple[str, ...]:
-        """Violated invariants, as sentences."""
-        return tuple(self._violations)
-
     def summary(self, expectations: Iterable[Expectation], time: float) -> DemoSummary:
         """The summary of the demo at ``time``."""
         shown = [each.sentence for each in expectations if self.has_reached(each.milestones)]

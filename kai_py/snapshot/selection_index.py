@@ -260,16 +260,6 @@ class SelectionIndex(Generic[Item]):
                 if (scope and len(selection) == 1) or covers(selection, namespace, namespaces):
                     yield item, selection
 
-    def selecting(self, namespace: str, labels: Labels, namespaces: NamespaceLabels) -> list[Item]:
-        """The items that select a pod."""
-        excluding = self.excluding(labels)
-        return [
-            item
-            for base in self.bases(labels)
-            for item, _ in self.covering(base, namespace, namespaces)
-            if item not in excluding
-        ]
-
     def may_select(self, namespace: str, labels: Labels) -> bool:
         """Whether any selects such a pod, whatever the labels of its namespace are."""
         bases = self.bases(labels)
