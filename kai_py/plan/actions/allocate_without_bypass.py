@@ -23,6 +23,7 @@ first ``MAX_GANG_CLASSES`` classes. O(nodes x resources) per class.
 """
 
 from collections.abc import Callable, Container, Sequence
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct
@@ -222,8 +223,8 @@ class _SearchingGangs:
         """``placed_before``: the keys of the gangs that were placed in the first pass."""
         self._state, self._gang_classes, self._victim_actions = state, gang_classes, victim_actions
         self._placed_before = placed_before
-        self._placed_count = 0
-        self._pool: tuple[int, VictimPool] | None = None
+        self._placed_count = self._seen = 0
+        self._pool: VictimPool | None = None
 
     def find_victims(self, gang: Gang) -> bool:
         """Whether the gang, which fits no idle capacity, was placed at the cost of victims."""
@@ -244,8 +245,12 @@ class _SearchingGangs:
         return False
 
     def _victim_pool(self) -> VictimPool:
-        """The candidates, collected again whenever pods were placed."""
-        placed = len(self._state.statement.placed)
-        if self._pool is None or self._pool[0] != placed:
-            self._pool = placed, VictimPool(self._state)
-        return self._pool[1]
+        """The candidates; those of queues whose running gangs have got more pods are new."""
+        if self._pool is None:
+            self._pool = VictimPool(self._state)
+        statement, positions = self._state.statement, self._state.quota.queues.positions
+        for each in islice(statement.placed.values(), self._seen, None):
+            if each.gang.bound and each.member.pod.uid not in statement.evicted:
+                self._pool.invalidate(positions[each.gang.queue])
+        self._seen = len(statement.placed)
+        return self._pool

@@ -15,7 +15,6 @@ nothing is relocated, as that would pack what was spread.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice, tee
 
 import numpy as np
@@ -30,21 +29,17 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
-from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.replica_steps import units_by_row
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.plan.victims.units_by_node import FRACTION_TOLERANCE, UnitsByNode, min_request
 from kai_py.policy.fit import holds
-from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Bools, Floats
 
 MAX_HELPERS = 8
 """How many pods are tried as helpers of one refused victim."""
-
-FRACTION_TOLERANCE = 1e-6
-"""Sums of parts of GPUs are off by less than this."""
 
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
@@ -104,8 +99,12 @@ class Consolidation(VictimStrategy):
 
     def _by_node_cost(self) -> Iterator[VictimUnit]:
         """All units in order, ranked once: between two trials nothing is evicted."""
-        ranked = self._ordered or _by_node_cost(self.state, self.pool, self.request)
-        self._ordered, units = tee(ranked)
+        if self._ordered is None:
+            hardest = by_shape(self.request.members)[0][0]
+            fits, nodes = self.state.placer.shapes.fits, self.state.snapshot.nodes
+            mask = fits.static_fits.of(hardest.shape, nodes).mask
+            self._ordered = _by_node(self.state, self.pool).in_order(hardest, mask)
+        self._ordered, units = tee(self._ordered)
         return units
 
     def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
@@ -126,7 +125,7 @@ class Consolidation(VictimStrategy):
             return iter(())
         state, nodes = self.state, self.state.snapshot.nodes
         pod = refused.members[0]
-        needed = _min_request(state, pod)
+        needed = min_request(state, pod)
         partly_idle = (state.statement.future_idle > 0)[needed > 0].all(axis=0)
         mask = state.placer.shapes.fits.static_fits.of(pod.shape, nodes).mask
         possible = partly_idle & mask
@@ -136,7 +135,7 @@ class Consolidation(VictimStrategy):
             if len(unit.members) > 1 or row is None or not possible[row]:
                 return False
             idle = state.statement.future_idle[:, row]
-            return bool(holds(idle + _min_request(state, unit.members[0]), needed))
+            return bool(holds(idle + min_request(state, unit.members[0]), needed))
 
         units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
         movable = (pod for unit in units for pod in _pod_by_pod(unit) if helps(pod))
@@ -156,7 +155,7 @@ def _total_future_idle(state: CycleState, usable: Bools) -> Floats:
 
 def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> bool:
     """Whether ``free`` (resources,) is as much as the request, and its devices may be free."""
-    by_kind = (len(group) * _min_request(state, group[0]) for group in by_shape(request.members))
+    by_kind = (len(group) * min_request(state, group[0]) for group in by_shape(request.members))
     needed = sum(by_kind, np.zeros(len(free)))
     if (free + FRACTION_TOLERANCE < needed).any():
         return False
@@ -175,44 +174,13 @@ def _claims_to_allocate(state: CycleState, request: PlacementRequest) -> list[Re
     return [devices.narrowed_spec(use.spec) for use in once]
 
 
-def _min_request(state: CycleState, member: Member) -> Floats:
-    """(resources,) the least that a pod takes; a shared GPU counts as its fraction.
-
-    Resources that some nodes serve by claim are left out.
-    """
-    resources, share = state.snapshot.resources, member.shape.gpu_share
-    reported = member.shape.reported_requests
-    known = {n: a for n, a in reported.items() if n in resources.positions}
-    taken = resources.vector(known)
-    gpu = resources.positions.get(GPU_RESOURCE)
-    if share is not None and gpu is not None and member.shape.extended.share is None:
-        taken[gpu] += share.fraction * share.devices
-    return taken
-
-
-def _by_node_cost(
-    state: CycleState, pool: VictimPool, request: PlacementRequest
-) -> Iterator[VictimUnit]:
-    """Every unit once, by the cost of the cheapest node it is on.
-
-    All victims come back, so no unit brings a leaf below minMember for the pods that stay.
-    """
-    hardest = by_shape(request.members)[0][0]
-    mask = state.placer.shapes.fits.static_fits.of(hardest.shape, state.snapshot.nodes).mask
-    candidates = (unit for queue in pool.queues() for unit in pool.units(queue))
-    settled = filter(state.eviction_limits.has_settled, candidates)
-    on_row = {row: units for row, units in units_by_row(state, settled).items() if mask[row]}
-    costs = pool.costs
-    rank = partial(_victim_order, costs=costs)
-    for units in on_row.values():
-        units.sort(key=rank)
-    cost = {row: _node_cost(state, hardest, row, units, costs) for row, units in on_row.items()}
-    offered: set[int] = set()
-    for row in sorted(on_row, key=lambda row: (cost[row], rank(on_row[row][0]), row)):
-        for unit in on_row[row]:
-            if id(unit) not in offered:
-                offered.add(id(unit))
-                yield structs.replace(unit, leaves_below_min=(), is_partial=False)
+def _by_node(state: CycleState, pool: VictimPool) -> UnitsByNode:
+    """The units that may be relocated, without those that were evicted since they were listed."""
+    changes = pool.changes.total()
+    if pool.by_node is None or not pool.by_node.remove_evicted(changes):
+        units = (unit for queue in pool.queues() for unit in pool.units(queue))
+        pool.by_node = UnitsByNode(state, units, pool.costs, changes)
+    return pool.by_node
 
 
 def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:
@@ -227,49 +195,3 @@ def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:
     for member in unit.members:
         members = (member,)
         yield structs.replace(unit, members=members, leaves_below_min=(), is_partial=False)
-
-
-def _victim_order(unit: VictimUnit, costs: EvictionCosts) -> tuple[int, bool, float, float]:
-    """Low priority first, elastic before minMember sets, what loses least, then the youngest."""
-    gang = unit.gang
-    return gang.priority, not unit.is_elastic, costs.lost_work(unit), -gang.created
-
-
-def _node_cost(
-    state: CycleState,
-    member: Member,
-    row: int,
-    units: Sequence[VictimUnit],
-    costs: EvictionCosts,
-) -> tuple[float, float]:
-    """Pods to evict before one more pod like ``member`` fits on the node, and what they lose.
-
-    Pods of their gangs on other nodes stay where they are.
-    """
-    node, statement = state.snapshot.nodes.names[row], state.statement
-    gpu = state.snapshot.resources.positions.get(GPU_RESOURCE)
-    lacking = _missing_for_one(_min_request(state, member), statement.future_idle[:, row])
-    if gpu is not None and state.snapshot.gpu_sharing.rows.size:
-        lacking[gpu] -= statement.gpu_parts.shared.free_fractions(row, Capacity.FUTURE_IDLE).sum()
-    devices = member.charged_gpus if member.shape.needs_devices else 0.0
-    pods, lost = 0, 0.0
-    on_node = ((each, unit) for unit in units for each in unit.members if each.node == node)
-    for victim, unit in on_node:
-        if (lacking <= FRACTION_TOLERANCE).all() and devices <= 0:
-            return pods, lost
-        pods += 1
-        lost += costs.lost_work(unit) / len(unit.members)
-        lacking = lacking - _min_request(state, victim)
-        devices -= victim.claimed_gpus
-    is_enough = (lacking <= FRACTION_TOLERANCE).all() and devices <= 0
-    return (pods, lost) if is_enough else (float("inf"), 0.0)
-
-
-def _missing_for_one(min_request: Floats, free: Floats) -> Floats:
-    """(resources,) what is missing for one pod more than fit already."""
-    requested = min_request > 0
-    fitting = np.floor((free[requested] + FRACTION_TOLERANCE) / min_request[requested]).min(
-        initial=np.inf
-    )
-    pods = max(fitting, 0.0) + 1.0 if np.isfinite(fitting) else 0.0
-    return np.where(requested, min_request * pods - free, 0.0)

@@ -225,6 +225,10 @@ class EvictionLimits:
             lost[queue] = lost.get(queue, 0) + len(pods)
             yield unit
 
+    def counts(self, evicted: Evicted) -> bool:
+        """Whether the eviction may protect pods that were not protected before it."""
+        return evicted.gang.queue in self._hourly_limits or evicted.member.pod.uid in self._budgets
+
     def blocking_budget(self, pods: Iterable[str], evicted: Mapping[str, Evicted]) -> str:
         """The PodDisruptionBudget that forbids evicting these pods, by uid, beside ``evicted``."""
         self._count_evicted(evicted)

@@ -11,31 +11,38 @@ Units are generated one by one, as a search stops when it has enough of them. Bu
 units costs O(gangs log gangs) once per action, taking the next O(depth x siblings).
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from kai_py.grouping.gang import FailureLimit
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.eviction_cost import EvictionCosts
-from kai_py.plan.victims.survival import exceeded_limit
-from kai_py.plan.victims.units import VictimUnit, keeping_protected, victim_units
+from kai_py.plan.victims.survival import limit_of_whole
+from kai_py.plan.victims.units import VictimUnit, is_evicted, keeping_protected, victim_units
+from kai_py.plan.victims.units_by_node import UnitsByNode
 from kai_py.policy.victim_queue_order import VictimQueueOrder
-from kai_py.snapshot.admitted_gangs import can_be_suspended
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import Floats
 
 
 class VictimPool:
-    """Eviction units by queue, and what evicting them costs, for the length of one action."""
+    """Eviction units by queue, and what evicting them costs, for the length of one action.
 
-    def __init__(self, state: CycleState, *, by_others: bool = False) -> None:
-        """The units of a queue are built when first needed. ``by_others``: the pods are evicted for
-        gangs of other queues, from which past evictions for gangs of the same queue do not protect
-        them.
+    ``by_node``: those that may be relocated. ``changes``: by queue, how often its units changed.
+    """
+
+    by_node: UnitsByNode | None = None
+
+    def __init__(
+        self, state: CycleState, *, by_others: bool = False, changes: Counter[int] | None = None
+    ) -> None:
+        """The units of a queue are built when needed. ``by_others``: the pods are evicted for gangs
+        of other queues, from which past evictions for gangs of the same queue do not protect them.
         """
         self._state, self._by_others = state, by_others
-        self._units: dict[int, list[VictimUnit]] = {}
-        self._limits: dict[int, FailureLimit | None] = {}
+        self.changes: Counter[int] = Counter() if changes is None else changes
+        self._units: dict[int, tuple[int, list[VictimUnit]]] = {}
+        self._limits: dict[int, str] = {}
         self._evicted_count: dict[int, int] = {}
 
     @cached_property
@@ -52,7 +59,7 @@ class VictimPool:
 
     @cached_property
     def _of_others(self) -> "VictimPool":
-        return VictimPool(self._state, by_others=True)
+        return VictimPool(self._state, by_others=True, changes=self.changes)
 
     def queues(self) -> list[int]:
         """The positions of the queues with preemptible running gangs, ascending."""
@@ -87,28 +94,28 @@ class VictimPool:
                 limits.protect_evicted_often(unit.gang.queue)
 
     def _remaining(self, queue: int) -> Iterator[VictimUnit]:
-        if queue not in self._units:
-            self._units[queue] = self._in_eviction_order(self.gangs(queue))
+        if queue not in self._units or self._units[queue][0] != self.changes[queue]:
+            self._units[queue] = self.changes[queue], self._in_eviction_order(self.gangs(queue))
+            self._evicted_count[queue] = 0
             limited = [gang for gang in self.gangs(queue) if not gang.outlives_all_pods]
-            self._limits[queue] = next(filter(None, map(_limit_of, limited)), None)
+            self._limits[queue] = next(filter(None, map(limit_of_whole, limited)), "")
         limit = self._limits[queue]
-        if limit is not None:
+        if limit:
             name = self._state.quota.queues.names[queue]
-            self._state.eviction_limits.protected_by[name] = str(limit)
-        units, evicted = self._units[queue], self._state.statement.evicted
-        first = self._evicted_count.get(queue, 0)
+            self._state.eviction_limits.protected_by[name] = limit
+        (_, units), evicted = self._units[queue], self._state.statement.evicted
+        first = self._evicted_count[queue]
         while first < len(units) and units[first].members[0].pod.uid in evicted:
             first += 1
         self._evicted_count[queue] = first
         for position in range(first, len(units)):
             unit = units[position]
-            if not evicted or not _any_evicted(unit, evicted):
+            if not evicted or not is_evicted(unit, evicted):
                 yield unit
 
     def invalidate(self, queue: int) -> None:
-        """Build the units of the queue again: pods of one of its running gangs were placed."""
-        self._units.pop(queue, None)
-        self._evicted_count.pop(queue, None)
+        """Build the units of a queue again: some of its running gangs have got or lost pods."""
+        self.changes[queue] += 1
 
     def _in_eviction_order(self, gangs: Iterable[Gang]) -> list[VictimUnit]:
         """The units of a queue's gangs in order; the units of one gang keep their own order."""
@@ -126,18 +133,6 @@ class VictimPool:
         limits = self._state.eviction_limits
         often = gang.key in limits.evicted_often(by_others=self._by_others)
         return often, gang.priority, not unit.is_elastic, self.costs.lost_work(unit), -gang.created
-
-
-def _any_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
-    if len(unit.members) == 1:
-        return unit.members[0].pod.uid in evicted
-    return any(member.pod.uid in evicted for member in unit.members)
-
-
-def _limit_of(gang: Gang) -> FailureLimit | None:
-    """The failure limit that forbids to evict the whole gang; None if it may be evicted."""
-    exceeded = exceeded_limit(gang, gang.bound)
-    return None if exceeded is None or can_be_suspended(gang) else exceeded
 
 
 def _units_of(state: CycleState, gang: Gang) -> Sequence[VictimUnit]:

@@ -43,6 +43,12 @@ def exceeded_limit(gang: Gang, leaving: Iterable[Member]) -> FailureLimit | None
     return next((each for key, each in limits.items() if len(lost[key]) > each.remaining), None)
 
 
+def limit_of_whole(gang: Gang) -> str:
+    """The failure limit that forbids to evict the whole gang; "" if it may be evicted."""
+    exceeded = exceeded_limit(gang, gang.bound)
+    return "" if exceeded is None or can_be_suspended(gang) else str(exceeded)
+
+
 def running_pods(gang: Gang, statement: Statement) -> Sequence[Member]:
     """The gang's pods that are bound, without those that this cycle has evicted."""
     if not statement.evicted:

@@ -245,6 +245,13 @@ def keeping_protected(units: Iterable[VictimUnit], evicted: Container[str]) -> I
         yield structs.replace(unit, is_partial=True) if stays else unit
 
 
+def is_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
+    """Whether any pod of the unit is in ``evicted``, by uid."""
+    if len(unit.members) == 1:
+        return unit.members[0].pod.uid in evicted
+    return any(member.pod.uid in evicted for member in unit.members)
+
+
 def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
     """``units``, those of ``gang`` divided into one unit per pod, the last pod of each first."""
     divided: list[VictimUnit] = []

@@ -111,9 +111,9 @@ def full_beside_a_cordoned_node(**spec):
 
 
 def test_idle_capacity_of_a_cordoned_node_starts_no_search():
-    with patch.object(consolidate, "_by_node_cost", wraps=consolidate._by_node_cost) as search:
+    with patch.object(consolidate, "_by_node", autospec=True) as search:
         plan = full_beside_a_cordoned_node().plan()
-    assert search.call_count == 0
+    search.assert_not_called()
     assert plan.unplaced[0].stage is Stage.RESOURCES
 
 
