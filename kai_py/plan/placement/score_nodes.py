@@ -1,8 +1,9 @@
 """Nodes by score: the best node, and the GPU to share there, for one pod of a shape or for many.
 
 Scores are cached per shape. The statement lists the nodes that changed, and only these are scored
-again, unless a node in the same state was scored before. So a placement costs what has changed
-since the last pod of its shape, plus one pass over the scores. Ties go to the first node by name: a
+again, unless a node in the same state was scored before. Nodes in the same state are scored once.
+So a placement costs what has changed since the last pod of its shape, plus one pass over the
+scores. Ties go to the first node by name: a
 stable order is part of why the scores pack well.
 
 A pod changes the score of its own node only. For many pods, the scores of a node after one more
@@ -75,6 +76,8 @@ class ScoredNodes:
         self._devices = np.asarray(devices, dtype=np.int64)
         self._free_milli = self._all_free_milli(int(self._devices.max(initial=0)) or 1)
         self._node_kinds = self._distinct_kinds(node_kinds)
+        self._state_numbers: dict[ScoreInputs, int] = {}
+        self._states = self._states_of_all()
         self._shapes: dict[int, _ShapeScores] = {}
         self._seen = len(statement.changed_rows)
 
@@ -140,14 +143,23 @@ class ScoredNodes:
         listed: list[int] = np.asarray(kinds).reshape(-1).tolist()
         return listed
 
-    def _score_inputs(self, row: int, kind: int) -> ScoreInputs:
-        free = self._free(row).tobytes(), self._free_milli[row].tobytes()
-        return (*free, kind)
+    def _states_of_all(self) -> Ints:
+        """(nodes,) a number for the state of each node; nodes in the same state score the same."""
+        free = np.ascontiguousarray(self._free(np.arange(len(self._node_kinds))).T)
+        inputs = zip(free, self._free_milli, self._node_kinds, strict=True)
+        return np.array([self._state(*each) for each in inputs], dtype=np.int64)
+
+    def _state(self, free: Floats, free_milli: Floats, kind: int) -> int:
+        """The number of a node's state; ``free``: (resources,), ``free_milli``: (devices,)."""
+        numbers = self._state_numbers
+        return numbers.setdefault((free.tobytes(), free_milli.tobytes(), kind), len(numbers))
 
     def _sync(self) -> None:
         changes = self._statement.changed_rows
         for row in dict.fromkeys(changes[self._seen :]):
             self._refresh(row)
+            free, parts = self._free(row), self._free_milli[row]
+            self._states[row] = self._state(free, parts, self._node_kinds[row])
         self._seen = len(changes)
 
     def _all_free_milli(self, devices: int) -> Floats:
@@ -190,23 +202,22 @@ class ScoredNodes:
         if len(rows) > FEW_CHANGES:
             self._score_rows(shape, scores, rows)
             return
-        new: dict[ScoreInputs, list[int]] = {}
+        new = [row for row in rows.tolist() if self._states[row] not in scores.by_state]
+        if new:
+            self._score_rows(shape, scores, np.array(new))
         for row in rows.tolist():
-            state = self._score_inputs(row, self._node_kinds[row])
-            known = scores.by_inputs.get(state)
-            if known is None:
-                new.setdefault(state, []).append(row)
+            state = int(self._states[row])
+            if row in new:
+                scores.by_state[state] = float(scores.score[row]), int(scores.device[row])
             else:
-                scores.score[row], scores.device[row] = known
-        if not new:
-            return
-        self._score_rows(shape, scores, np.array([row for rows in new.values() for row in rows]))
-        for state, (row, *_) in new.items():
-            scores.by_inputs[state] = float(scores.score[row]), int(scores.device[row])
+                scores.score[row], scores.device[row] = scores.by_state[state]
 
     def _score_rows(self, shape: Shape, scores: "_ShapeScores", rows: Ints) -> None:
-        found = self._score_of(shape, rows, self._free(rows), self._free_milli[rows])
-        scores.score[rows], scores.device[rows] = found
+        """Score one node of each state for all of them."""
+        _, first, of_row = np.unique(self._states[rows], return_index=True, return_inverse=True)
+        distinct = rows[first]
+        found = self._score_of(shape, distinct, self._free(distinct), self._free_milli[distinct])
+        scores.score[rows], scores.device[rows] = (each[of_row.reshape(-1)] for each in found)
 
     def _score_of(
         self, shape: Shape, rows: Ints, free: Floats, free_milli: Floats
@@ -243,13 +254,13 @@ class ScoredNodes:
 class _ShapeScores:
     """Scores of a shape and GPUs to share, (nodes,) each.
 
-    ``seen``: how many changes of the statement they include; ``by_inputs``: known scores.
+    ``seen``: how many changes of the statement they include; ``by_state``: known scores.
     """
 
     score: Floats
     device: Ints
     seen: int = 0
-    by_inputs: dict[ScoreInputs, tuple[float, int]] = field(default_factory=dict)
+    by_state: dict[int, tuple[float, int]] = field(default_factory=dict)
     _preference: Ints | None = None
     _differs: bool = False
 

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import BuiltInScore
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
+from kai_py.plan.placement.score_nodes import ScoredNodes
 from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.score.registry import WeightedScore
-from tests.plan.state.test_statement import statement
+from tests.plan.state.test_statement import statement, statement_of
 from tests.support.examples import examples
 from tests.support.records import replace
 from tests.support.scenario import cluster, job_with_pods, node, placed, pod, queue, shared
@@ -168,3 +169,26 @@ def test_single_pods_placed_together_go_where_they_go_one_by_one(monkeypatch):
     monkeypatch.setattr(EquivalentGangs, "place_batch", lambda self: False)
     assert placed(cluster(queue("q", 64), nodes, pods, **DEFAULT).plan()) == together
     assert len(together) > 30
+
+
+@pytest.mark.parametrize("scores", SCORES, ids=str)
+def test_nodes_in_the_same_state_are_scored_once(scores, monkeypatch):
+    nodes = [node(f"n{i:02}", 4, cpu="16" if i % 2 else "64") for i in range(30)]
+    running = [pod(f"run-{i}", 1 + i % 2, queue="team", node=f"n{i:02}") for i in range(20)]
+    waiting = [pod(f"new-{i}", i, queue="team") for i in range(4)]
+    trial = statement_of(cluster(*nodes, *running, *waiting, queue("team", 100)))
+    scoring = Scoring.for_snapshot(scores, trial.snapshot, StaticFits())
+    scored = scoring.nodes(trial, Capacity.IDLE)
+    score_of, scored_together = ScoredNodes._score_of, []
+
+    def counted(self, shape, rows, *free):
+        scored_together.append(len(rows))
+        return score_of(self, shape, rows, *free)
+
+    monkeypatch.setattr(ScoredNodes, "_score_of", counted)
+    for each in (each.pending[0] for each in trial.snapshot.gangs.values() if each.pending):
+        found = scored.scores(each.shape)
+        for row in range(len(nodes)):
+            free = scored._free(np.array([row])), scored._free_milli[[row]]
+            assert found[row] == score_of(scored, each.shape, np.array([row]), *free)[0]
+    assert scored_together == [4] * len(waiting)

@@ -57,6 +57,10 @@ def statement():
         [whole(f"whole{i}", 2, node=where) for i, where in enumerate(("a", "", ""))],
         [listening(f"port{i}", node=where) for i, where in enumerate(("a", "b", "", ""))],
     )
+    return statement_of(world)
+
+
+def statement_of(world):
     snapshot = world.snapshot()
     quota = quota_of(
         snapshot,
