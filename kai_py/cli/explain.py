@@ -103,6 +103,9 @@ def command(
         "default" if saved else context_namespace(cluster.kubeconfig, cluster.context)
     )
     subject, name = parse_subject(about.kind, about.name, own_namespace)
+    seconds_of("--deadline", search.deadline)
+    if search.since:
+        seconds_of("--since", search.since)
     address = scheduler.address(cluster)
     if subject is Subject.QUEUE:
         page = read_or_ask(

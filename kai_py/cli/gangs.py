@@ -108,8 +108,7 @@ def command(
         raise CommandError("--namespace and --all-namespaces exclude each other")
     address = scheduler.address(cluster)
     if watch:
-        show = _print_trees if tree else partial(print_gangs, form=output.form)
-        changes = _Changes(wanted, show)
+        changes = _Changes(wanted, partial(_print_rows, tree=tree, form=output.form))
         read_or_ask(
             address,
             lambda: watch_cluster(cluster, configuration, changes.show),
@@ -122,13 +121,19 @@ def command(
         lambda: ask_list(address, "list/gangs", GangList, wanted.namespace),
     )
     rows = _filtered(listing, wanted, configuration.scheduler_name)
-    if print_document(rows, output.form, names=(row.gang for row in rows)):
-        return
-    if tree:
-        _print_trees(rows)
-        return
-    print_gangs(rows, output.form)
-    _print_others(listing)
+    _print_rows(rows, tree=tree, form=output.form)
+    if output.is_text and not tree:
+        _print_others(listing)
+
+
+def _print_rows(rows: Sequence[GangRow], *, tree: bool, form: Output) -> None:
+    """Print gangs in the form asked for; a pipe gets them at once."""
+    if not print_document(rows, form, names=(row.gang for row in rows)):
+        if tree:
+            _print_trees(rows)
+        else:
+            print_gangs(rows, form)
+    sys.stdout.flush()
 
 
 def _filtered(listing: GangList, wanted: GangFilter, scheduler_name: str) -> list[GangRow]:

@@ -44,7 +44,10 @@ def command(
     it that only you can decide. Hints do not count.
     """
     files = files_in(files)
-    lint_reports = lint_together([text_of(file) for file in files])
+    texts = [text_of(file) for file in files]
+    if not any(map(str.strip, texts)):
+        raise CommandError(f"{', '.join(map(name_of, files))}: there are no Kubernetes objects")
+    lint_reports = lint_together(texts)
     reports = list(zip(map(name_of, files), lint_reports, strict=True))
     if fix and not output.is_text:
         raise CommandError("--fix cannot be combined with -o")
@@ -53,8 +56,8 @@ def command(
         for name, report in reports:
             _print_findings(name, report, fix=fix)
     if fix:
-        texts = [report.corrected.strip("\n") for _, report in reports]
-        corrected = "\n---\n".join(text for text in texts if text)
+        corrected_texts = (report.corrected.strip("\n") for _, report in reports)
+        corrected = "\n---\n".join(filter(None, corrected_texts))
         if sys.stdout.isatty():
             corrected = "\n".join(map(printable, corrected.split("\n")))
         typer.echo(corrected)

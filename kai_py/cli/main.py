@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, NoReturn, TextIO
 
@@ -212,6 +212,7 @@ def main(arguments: list[str] | None = None, *, name: str = "kai-py") -> None:
             sys.exit(ExitCode.PIPE_CLOSED)
         if all(map(_is_full_output, causes)):
             message = f"cannot write the output: {os.strerror(errno.ENOSPC)}"
+            _discard(sys.stdout)
             _fail(message, ExitCode.USAGE, show_trace=invocation.show_trace)
         message = f"internal error: {type(error).__name__}: {error} (--debug shows the trace)"
         _fail(message, ExitCode.INTERNAL, show_trace=invocation.show_trace)
@@ -256,7 +257,8 @@ def _is_full_output(error: BaseException) -> bool:
 
 def _discard(stream: TextIO) -> None:
     """Drop what is still buffered and can't be written: the interpreter would complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with suppress(io.UnsupportedOperation):  # it is in memory
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fail(message: str, exit_code: ExitCode, *, show_trace: bool) -> NoReturn:

@@ -84,6 +84,8 @@ def command(
     ] = False,
 ) -> None:
     """Run the scheduler until SIGTERM."""
+    if json and not dry_run:
+        raise CommandError("--json: only plans of --dry-run are printed as JSON")
     options = {
         "schedulerName": scheduler_name,
         "log": {"format": log_format},

@@ -296,6 +296,11 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
                 for each in comparison.queues
             ],
         ),
+        (
+            "Problems",
+            ("QUEUE", "PROBLEM"),
+            [(each.queue, each.reason) for each in comparison.problems],
+        ),
     )
     return (section for section in sections if section[2])
 

@@ -25,6 +25,7 @@ from kai_py.simulate.fork import run_in_fork
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import QueueProblem
 
 T = TypeVar("T")
 
@@ -66,7 +67,8 @@ class Comparison:
 
     ``starts``: gangs of which more pods run; ``stops``: gangs that run only without them;
     ``restarts``: gangs that run with both and lose pods other than ``victims``, which are evicted
-    because of them; ``pending``: the gangs pending with them.
+    because of them; ``pending``: the gangs pending with them; ``problems``: faults of queues that
+    they do not have without them.
     """
 
     starts: tuple[PlacedGang, ...] = ()
@@ -75,6 +77,7 @@ class Comparison:
     victims: tuple[Eviction, ...] = ()
     pending: tuple[WaitingGang, ...] = ()
     queues: tuple[QueueChange, ...] = field(default=())
+    problems: tuple[QueueProblem, ...] = ()
 
 
 class NodesNeeded(Struct, frozen=True):
@@ -189,6 +192,12 @@ def compare(baseline: SettledCluster, changed: SettledCluster) -> Comparison:
         victims=victims,
         pending=changed.waiting,
         queues=tuple(_queue_changes(baseline.queues, changed.queues)),
+        problems=tuple(
+            problem
+            for name, share in sorted(changed.queues.items())
+            for problem in share.problems
+            if name not in baseline.queues or problem not in baseline.queues[name].problems
+        ),
     )
 
 

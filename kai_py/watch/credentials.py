@@ -204,7 +204,9 @@ def _reason(error: Exception) -> str:
         return error.strerror or str(error)
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8 text"
-    if isinstance(error, AttributeError | LookupError | TypeError):
+    if isinstance(error, AttributeError | TypeError):
+        return "is not a kubeconfig"  # their texts are about Python
+    if isinstance(error, LookupError):
         return f"is not a kubeconfig: {error}"
     return str(error)
 

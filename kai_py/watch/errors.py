@@ -184,7 +184,7 @@ def from_status(call: str, status: Status, *, code: int = 0, wait: float = 0.0) 
     if kind is Conflict and status.reason == "AlreadyExists":
         kind = AlreadyExists
     details = status.details or StatusDetails()
-    text = f"{call}: {code} {status.reason}: {status.message}"
+    text = f"{call}: {' '.join(filter(None, (str(code), status.reason)))}: {status.message}"
     is_unknown = kind is Unauthorized or _ANONYMOUS in status.message
     if kind is Forbidden and _RBAC_MARKER in status.message:
         kind = RoleMissing

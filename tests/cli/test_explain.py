@@ -271,6 +271,13 @@ def test_what_is_not_there_is_one_line(saved, monkeypatch, subject, first, lists
         explain(subject, name)
 
 
+@pytest.mark.parametrize("subject", [("queue", "team"), ("job", "two")])
+@pytest.mark.parametrize("option", ["--deadline", "--since"])
+def test_a_period_that_cannot_be_read_is_refused_for_any_subject(saved, subject, option):
+    with pytest.raises(CommandError, match=f"{option}: 'soon' is not a duration"):
+        explain(*subject, "--from", saved, option, "soon")
+
+
 @pytest.mark.parametrize(
     ("subject", "name", "meant"),
     [("job", "twoo", "two"), ("gang", "Job/twoo", "Job/two"), ("job", "ohter/two", "default/two")],

@@ -1,5 +1,6 @@
 """What ``kai-py gangs`` lists, and what it prints while it watches."""
 
+import io
 import json
 from functools import partial
 
@@ -47,10 +48,31 @@ def test_a_gang_that_is_not_there_is_an_error(listed):
         listed(RUNS, *WAITS, name="aits")
 
 
+@pytest.mark.parametrize(
+    ("form", "printed"), [(Output.JSON, '[{"gang":'), (Output.NAME, "default")]
+)
+def test_a_watch_prints_in_the_form_asked_for_at_once(monkeypatch, form, printed):
+    pipe = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(pipe, write_through=False))
+    changes = gangs._Changes(gangs.GangFilter(), partial(gangs._print_rows, tree=False, form=form))
+    changes.show(*world(RUNS))
+    assert b"".join(pipe.getvalue().split()).startswith(printed.encode())
+
+
+def test_a_watched_table_reaches_a_pipe_at_once(monkeypatch):
+    pipe = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(pipe))
+    changes = gangs._Changes(
+        gangs.GangFilter(), partial(gangs._print_rows, tree=False, form=Output.TABLE)
+    )
+    changes.show(*world(RUNS))
+    assert b"default/Pod/runs" in pipe.getvalue()
+
+
 def test_a_watch_prints_what_changes(capsys):
     changes = gangs._Changes(
         gangs.GangFilter(),
-        partial(gangs.print_gangs, form=Output.TABLE),
+        partial(gangs._print_rows, tree=False, form=Output.TABLE),
     )
     changes.show(*world(RUNS, *WAITS))
     assert len(capsys.readouterr().out.splitlines()) == 3

@@ -95,6 +95,15 @@ def test_a_file_that_cannot_be_read(tmp_path, capsys):
     assert "is not UTF-8 text" in err
 
 
+def test_files_without_any_text_are_an_error(tmp_path, capsys):
+    (tmp_path / "empty.yaml").write_text("\n")
+    code, out, err = run(capsys, "--fix", tmp_path / "empty.yaml")
+    assert (code, out) == (2, "")
+    assert err == f"kai-py: {tmp_path / 'empty.yaml'}: there are no Kubernetes objects\n"
+    (tmp_path / "good.yaml").write_text(GOOD)
+    assert run(capsys, tmp_path)[0] == 0
+
+
 @pytest.mark.slow
 def test_a_pipe_in_a_process():
     result = subprocess.run(

@@ -262,6 +262,12 @@ def test_a_full_disk_is_told_in_a_sentence(command):
     assert ended.stderr == b"kai-py: cannot write the output: No space left on device\n"
 
 
+def test_the_interpreter_does_not_complain_of_a_full_disk_again(monkeypatch):
+    with open("/dev/full", "w") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        assert run_with(monkeypatch, lambda: print("buffered until the end")) == ExitCode.USAGE
+
+
 def test_a_full_disk_under_a_command_of_several_tasks_is_told(monkeypatch, capsys):
     def write():
         raise ExceptionGroup("tasks", [OSError(errno.ENOSPC, "No space left on device")])

@@ -31,3 +31,8 @@ def test_a_port_that_is_taken_is_told_with_what_helps(tmp_path):
     words[-1] = "no.such.host.invalid:80"
     result = CliRunner().invoke(main.app, words, obj=main.Invocation())
     assert "Unknown error" not in str(result.exception), "that of a name has a number of its own"
+
+
+def test_json_without_a_dry_run_is_refused():
+    result = CliRunner().invoke(main.app, ["run", "--json"], obj=main.Invocation())
+    assert "--dry-run" in str(result.exception)

@@ -175,6 +175,12 @@ def test_a_manifest_that_holds_no_object_is_named(saved, tmp_path, text):
         what_if("--from", saved, "-f", str(manifest))
 
 
+def test_a_queue_that_becomes_invalid_is_told(saved):
+    text = what_if("--from", saved, "--set", "team.parent=nosuch").output
+    assert "parent 'nosuch' does not exist" in text.partition("Problems:")[2]
+    assert "makes no difference" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -133,6 +133,13 @@ def test_broken_kubeconfig_names_the_file(tmp_path, text):
         Kubeconfig(str(path)).load()
 
 
+def test_what_is_no_kubeconfig_is_told_without_pythons_words(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("just text")
+    with pytest.raises(CredentialsError, match=r"text: is not a kubeconfig$"):
+        Kubeconfig(str(path)).load()
+
+
 def test_missing_kubeconfig_and_context_are_named(tmp_path):
     with pytest.raises(CredentialsError, match="absent: no such file"):
         Kubeconfig(str(tmp_path / "absent")).load()

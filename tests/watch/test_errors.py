@@ -84,6 +84,12 @@ def test_failure_that_is_no_status_shows_its_text():
     assert "Bad Gateway" in str(error)
 
 
+def test_a_code_without_a_reason_is_followed_by_the_text():
+    body = b"Client sent an HTTP request to an HTTPS server.\n"
+    error = errors.from_response("GET /x", 400, body, {})
+    assert str(error) == "GET /x: 400: Client sent an HTTP request to an HTTPS server."
+
+
 def test_error_event_without_a_status_is_a_server_error():
     error = errors.from_event("GET /x", msgspec.Raw(b'"boom"'))
     assert isinstance(error, errors.ServerError)
