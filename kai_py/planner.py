@@ -35,6 +35,7 @@ from kai_py.grouping.workload_gang import gang_of_workload
 from kai_py.plan.actions.registry import ACTIONS, register_action, registered_actions
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.opening import OptionalParts, counted_quota
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.session.settings import CycleSettings
@@ -42,7 +43,7 @@ from kai_py.plan.session.spot_choices import SpotRules
 from kai_py.plan.session.startups import GANGS_NOT_READY, StartupRecord
 from kai_py.plan.session.turns import CycleWatch
 from kai_py.plan.state.cluster_totals import gpus_of_nodes
-from kai_py.plan.state.queues import PastUsage, Quota, quota_of
+from kai_py.plan.state.queues import PastUsage, Quota
 from kai_py.policy.ageing import Ageing
 from kai_py.policy.fairness_rules import PROFILES
 from kai_py.policy.lost_work import NO_LOSS_RULES, LossRules
@@ -173,13 +174,8 @@ class Planner:
 
     def quota(self, snapshot: Snapshot) -> Quota:
         """The queues of the snapshot that was decided last, as its cycle found them."""
-        return quota_of(
-            snapshot,
-            self._settings.rules,
-            self._devices.accounting,
-            self._devices.node_gpus(snapshot.nodes),
-            self._memory.history,
-        )
+        parts = OptionalParts(may_fail=True)
+        return counted_quota(snapshot, self._settings, self._memory, parts)
 
     def published_slices(self) -> Collection[ParsedSlice]:
         """The ResourceSlices of the last snapshot, parsed."""

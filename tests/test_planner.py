@@ -3,14 +3,16 @@
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import ObjectMeta
 from kai_py.config import parse_configuration
+from kai_py.observe.share_steps import share_steps
 from kai_py.planner import Planner
+from kai_py.snapshot.accounting import GPU
 from kai_py.watch.kinds import WatchedQueue
 from tests.support.scenario import START, node, placed, pod, shared
 
 QUEUES = ("a", "b")
 
 
-def plan_with(text, *objects, now=1000.0):
+def planner_with(text, *objects):
     planner = Planner(parse_configuration(text))
     for name in QUEUES:
         document = {"metadata": {"name": name}, "spec": {"deservedGPUs": 2}}
@@ -18,7 +20,21 @@ def plan_with(text, *objects, now=1000.0):
         planner.builder.apply("queues", None, queue)
     for each in objects:
         planner.builder.apply({"Pod": "pods", "Node": "nodes"}[type(each).__name__], None, each)
+    return planner
+
+
+def plan_with(text, *objects, now=1000.0):
+    planner = planner_with(text, *objects)
     return planner.decide(planner.freeze(START + now))
+
+
+def test_the_quota_told_to_people_is_that_of_the_cycle():
+    pods = (pod("huge", 9, queue="a"), pod("runs", 1, queue="a"), pod("more", 4, queue="b"))
+    planner = planner_with("", node("n", 4), *pods)
+    snapshot = planner.freeze(START + 1000.0)
+    shares = {each.queue: each.fair_share[GPU] for each in planner.decide(snapshot).queues}
+    (step,) = share_steps(planner.quota(snapshot), "a")
+    assert {each.queue: each.fair_share for each in step.siblings} == shares == {"a": 1, "b": 3}
 
 
 def test_the_default_queue_takes_pods_that_name_none():

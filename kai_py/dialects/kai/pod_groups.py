@@ -136,6 +136,8 @@ def _subgroup_problem(group: str, subgroup: str, tree: Subgroup) -> str:
     leaves = [each.name for each in tree.leaves()]
     if subgroup in leaves:
         return ""
+    if leaves == [""]:
+        return f'label {keys.SUBGROUP} names "{subgroup}", but PodGroup {group} has no subGroups'
     listed = f"a leaf of PodGroup {group} ({first_of(leaves)})"
     if not subgroup:
         return f"label {keys.SUBGROUP} is missing; it must name {listed}"

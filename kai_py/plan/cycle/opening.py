@@ -218,6 +218,18 @@ def _quota(
     snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, parts: OptionalParts
 ) -> Quota:
     """Queues and fair shares; what queues were served is carried forward to now."""
+    quota = counted_quota(snapshot, settings, memory, parts)
+    if settings.loss_rules != NO_LOSS_RULES:
+        with parts.part("served shares"):
+            due = due_amounts(memory.pending.sizes, quota, memory.last_due)
+            memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
+    return quota
+
+
+def counted_quota(
+    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, parts: OptionalParts
+) -> Quota:
+    """Queues and fair shares, by the demand that counts."""
     infeasible = incomplete = non_preemptible = NOTHING
     if settings.rules.counted_demand is CountedDemand.FEASIBLE:
         with parts.part("infeasible demand"):
@@ -225,7 +237,7 @@ def _quota(
         with parts.part("incomplete demand"):
             incomplete = memory.incomplete.of(snapshot, memory.evictions, memory.infeasible)
             non_preemptible = memory.incomplete.non_preemptible
-    quota = quota_of(
+    return quota_of(
         snapshot,
         settings.rules,
         memory.devices.accounting,
@@ -236,11 +248,6 @@ def _quota(
         incomplete=incomplete,
         non_preemptible=non_preemptible,
     )
-    if settings.loss_rules != NO_LOSS_RULES:
-        with parts.part("served shares"):
-            due = due_amounts(memory.pending.sizes, quota, memory.last_due)
-            memory.served.advance(quota.resources, quota.usage, snapshot.now, due)
-    return quota
 
 
 def _eviction_limits(

@@ -101,6 +101,12 @@ def test_a_subgroup_that_does_not_exist_is_named_with_those_that_do():
     assert 'names "typo", which is not a leaf of PodGroup g (workers)' in unplaced.message
 
 
+def test_a_subgroup_of_a_group_without_any_is_told():
+    cluster = Cluster(QUEUE, node("n"), pod_group("g"), members("g", 1, "s1"))
+    [unplaced] = cluster.plan().unplaced
+    assert 'names "s1", but PodGroup g has no subGroups' in unplaced.message
+
+
 def test_gates_are_named():
     group = pod_group("g", minMember=2)
     gated = member("g-1", "g", schedulingGates=[{"name": "example.com/hold"}])
