@@ -132,9 +132,9 @@ async def _run(
     connections = configuration.commit.concurrency + CONNECTIONS_BESIDE_WRITES
     outages = Outages(time.monotonic)
 
-    def on_call(verb: str, kind: str, code: int, seconds: float) -> None:
+    def on_call(verb: str, kind: str, code: int, seconds: float, failure: str) -> None:
         metrics.count_call(verb, kind, code, seconds)
-        outages.observe(verb, kind, code, seconds)
+        outages.observe(verb, kind, code, seconds, failure)
 
     async with cluster_client(
         cluster.kubeconfig, cluster.context, on_call=on_call, connections=connections

@@ -163,10 +163,11 @@ class Outages:
         self._clock = clock
         self._current: dict[str, _Outage] = {}
 
-    def observe(self, verb: str, kind: str, code: int, seconds: float) -> None:
+    def observe(self, verb: str, kind: str, code: int, seconds: float, failure: str = "") -> None:
         """Take in the outcome of a call; code 0 means that there was no answer."""
         if code == 0:
-            self._failed(SERVER, f"no answer ({verb} {kind}, {seconds:.1f} s)", seconds)
+            reason = f"{failure or 'no answer'} ({verb} {kind}, {seconds:.1f} s)"
+            self._failed(SERVER, reason, seconds)
             return
         self._answered(SERVER)
         if code >= 500:

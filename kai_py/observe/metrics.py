@@ -205,7 +205,9 @@ class Metrics:
             seconds = time.perf_counter() - started
             self.cycle_seconds.labels(stage).observe(seconds, exemplar("cycle", str(cycle)))
 
-    def count_call(self, verb: str, kind: str, code: int, seconds: float) -> None:
+    def count_call(
+        self, verb: str, kind: str, code: int, seconds: float, _failure: str = ""
+    ) -> None:
         """Count an API call; code 0 means that there was no answer."""
         self.api_calls.labels(verb, kind, str(code)).inc()
         self.api_seconds.labels(verb, kind).observe(seconds)

@@ -55,7 +55,7 @@ class HttpTransport:
         *,
         timeout_seconds: float = 30.0,
         connections: int = 32,
-        on_call: CallObserver = lambda _verb, _kind, _code, _seconds: None,
+        on_call: CallObserver = lambda _verb, _kind, _code, _seconds, _failure: None,
     ) -> None:
         self._credentials = credentials
         self._access = AccessCache(credentials)
@@ -188,7 +188,7 @@ async def connect(
     on_call: CallObserver | None = None,
 ) -> AsyncIterator[Client]:
     """Open a client that makes at most ``connections`` calls at a time."""
-    observer = on_call or (lambda _verb, _kind, _code, _seconds: None)
+    observer = on_call or (lambda _verb, _kind, _code, _seconds, _failure: None)
     transport = HttpTransport(
         credentials, timeout_seconds=timeout_seconds, connections=connections, on_call=observer
     )
@@ -221,12 +221,16 @@ class _CountedCall:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        call = self._call
-        self._on_call(call.verb, call.kind, self.code, time.monotonic() - self._began)
+        call, seconds = self._call, time.monotonic() - self._began
+        raised = error
         if isinstance(error, TimeoutError):
-            raise TimedOut(f"{call}: no answer in time") from error
-        if isinstance(error, OSError):
-            raise Unreachable(f"{call}: {str(error) or type(error).__name__}") from error
+            raised = TimedOut(f"{call}: no answer in time")
+        elif isinstance(error, OSError):
+            raised = Unreachable(f"{call}: {str(error) or type(error).__name__}")
+        failure = str(raised) if raised is not None and not self.code else ""
+        self._on_call(call.verb, call.kind, self.code, seconds, failure)
+        if raised is not None and raised is not error:
+            raise raised from error
 
 
 def _needs_aiohttp(access: ServerAccess) -> bool:

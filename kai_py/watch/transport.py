@@ -25,8 +25,11 @@ METHODS = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
-CallObserver = Callable[[str, str, int, float], None]
-"""Observer of calls: verb, kind (``Pod``, ``Pod/binding``), HTTP code (0: no answer), seconds."""
+CallObserver = Callable[[str, str, int, float, str], None]
+"""Observer of calls: verb, kind (``Pod``, ``Pod/binding``), HTTP code, seconds, and what failed.
+
+The code is 0 without an answer; only then is there a text of what failed.
+"""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,14 @@ def test_an_outage_is_one_record_at_its_start_and_one_at_its_end(lines):
     assert (end["outage"], end["seconds"], end["failed_calls"]) == ("end", 200.5, 400)
 
 
+def test_an_outage_is_told_with_what_the_client_saw(lines):
+    outages, failure = Outages(Clock()), "GET /apis: cannot connect to h:1: Connection refused"
+    for _ in range(2):
+        outages.observe("get", "Discovery", 0, 0.04, failure)
+    (begin,) = lines()
+    assert begin["message"] == f"the API server fails: {failure} (get Discovery, 0.0 s)"
+
+
 def test_faults_of_one_kind_are_an_outage_of_that_kind(lines):
     outages = Outages(Clock())
     for _ in range(5):

@@ -171,7 +171,7 @@ async def test_calls_are_counted_by_verb_kind_and_code():
         ("update", "Pod/status", 409),
         ("create", "Pod/binding", 200),
     ]
-    assert all(0 < seconds < 5 for *_, seconds in counted)
+    assert all(0 < seconds < 5 and not failure for *_, seconds, failure in counted)
 
 
 async def test_a_slow_server_times_out_and_an_absent_one_is_unreachable():
@@ -182,15 +182,18 @@ async def test_a_slow_server_times_out_and_an_absent_one_is_unreachable():
     async with (
         serve(Script(never)) as url,
         connect(
-            Anonymous(url), timeout_seconds=0.05, on_call=lambda *call: counted.append(call[2])
+            Anonymous(url), timeout_seconds=0.05, on_call=lambda *call: counted.append(call)
         ) as client,
     ):
         with pytest.raises(TimedOut, match="GET /version"):
             await client.read("/version", kind="Version")
-    async with connect(Anonymous(url)) as client:
+    async with connect(Anonymous(url), on_call=lambda *call: counted.append(call)) as client:
         with pytest.raises(Unreachable, match="GET /version"):
             await client.read("/version", kind="Version")
-    assert counted == [0]
+    assert [call[2] for call in counted] == [0, 0]
+    late, refused = (call[4] for call in counted)
+    assert late == "GET /version: no answer in time"
+    assert refused.startswith("GET /version: cannot connect to 127.0.0.1:")
 
 
 async def test_an_answer_that_is_no_object_is_malformed():
