@@ -88,6 +88,9 @@ SCHEDULERS = (
     '(dig "schedulerName" "kai-scheduler" .Values.config) | toJson }}'
 )
 
+LABEL_OF_PODS = Configuration().node_pool.label
+LABEL_OF_PODS_VALUE = f'{{{{ dig "nodePool" "label" "{LABEL_OF_PODS}" .Values.config }}}}'
+
 
 def chart() -> dict[str, str]:
     """The files of the chart by path."""
@@ -334,6 +337,7 @@ def _with_values(text: str) -> str:
         str(PORT): port,
         str(WEBHOOK_PORT): '{{ dig "webhook" "port" 9443 .Values.config }}',
         f'["{SCHEDULER}"]': SCHEDULERS,
+        f"[?'{LABEL_OF_PODS}']": f"[?'{LABEL_OF_PODS_VALUE}']",
         RESOURCES: "{{ toJson .Values.resources }}",
         PRIORITY_CLASS: "{{ .Values.priorityClassName | quote }}",
         **{

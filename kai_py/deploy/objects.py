@@ -157,7 +157,8 @@ def _reservations(installation: Installation) -> list[Document]:
 def _policies(installation: Installation) -> list[Document]:
     configuration = installation.configuration
     schedulers = (configuration.scheduler_name, *configuration.scheduler_aliases)
-    return admission_policies(NAME, installation.namespace, schedulers)
+    pool_label = configuration.node_pool.label
+    return admission_policies(NAME, installation.namespace, schedulers, pool_label)
 
 
 def _configuration(installation: Installation) -> Document:

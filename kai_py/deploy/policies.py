@@ -108,11 +108,13 @@ IS_GROUP = f"(k == '{GPU_GROUP}' || k.startsWith('{GPU_GROUP_PREFIX}'))"
 """Whether ``k`` is a label that names a shared GPU."""
 
 
-def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> list[Document]:
+def admission_policies(
+    name: str, namespace: str, schedulers: Sequence[str], pool_label: str
+) -> list[Document]:
     """The policies and their bindings.
 
     ``name``: of the scheduler's service account in ``namespace``; ``schedulers``: the names under
-    which pods are its.
+    which pods are its; ``pool_label``: the label that names the node pool of a pod.
     """
     account = f"system:serviceaccount:{namespace}:{name}"
     others = f"request.userInfo.username != '{account}'"
@@ -120,7 +122,7 @@ def admission_policies(name: str, namespace: str, schedulers: Sequence[str]) -> 
     pods = [_rule("", POD_WRITES, "CREATE", "UPDATE")]
     jobs = [_rule("batch", ("jobs", "jobs/status"), "CREATE", "UPDATE")]
     return [
-        *_policy(f"{name}-pods", pods, others, METADATA, _pod_validations(schedulers)),
+        *_policy(f"{name}-pods", pods, others, METADATA, _pod_validations(schedulers, pool_label)),
         *_policy(f"{name}-jobs", jobs, others, METADATA, _job_validations()),
         *_policy(
             f"{name}-bindings",
@@ -185,12 +187,13 @@ def _rule(group: str, resources: Sequence[str], *operations: str) -> Document:
     }
 
 
-def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
+def _pod_validations(schedulers: Sequence[str], pool_label: str) -> list[Validation]:
     kept = " && ".join(map(_kept, (GPU_INDEX, RECEIVED_TYPE, VISIBLE_GPUS)))
     same_group = _equal("variables.labels", "variables.oldLabels", but=f"!{IS_GROUP}")
     same_gpu = f"{kept} && {same_group}"
     names = json.dumps(schedulers)
     preset = f"{PLACED} && object.spec.?schedulerName.orValue('') in {names}"
+    same_pool = f"variables.labels[?'{pool_label}'] == variables.oldLabels[?'{pool_label}']"
     return [
         (
             f"!({PLACED}) || {_kept(ADMITTED_KEY)}",
@@ -201,6 +204,10 @@ def _pod_validations(schedulers: Sequence[str]) -> list[Validation]:
             f"oldObject == null || !({PLACED}) || ({same_gpu})",
             f"the GPU that a running pod shares is written by the scheduler: labels {GPU_GROUP}, "
             f"annotations {GPU_INDEX}, {RECEIVED_TYPE} and {VISIBLE_GPUS} cannot be changed",
+        ),
+        (
+            f"oldObject == null || !({preset}) || {same_pool}",
+            "the label of the node pool of a bound pod cannot be changed: it keeps its node",
         ),
         (
             f"oldObject != null || !({preset})",

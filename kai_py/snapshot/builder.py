@@ -19,6 +19,7 @@ from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKi
 from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod, PodPlacement
 from kai_py.snapshot.missing_objects import CLAIMS, TEMPLATES
 from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
+from kai_py.snapshot.own_pods import OwnPods
 from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.placeholders import SuspendedJobs
 from kai_py.snapshot.pod_usage import pod_usage, shared_gpus_of
@@ -67,6 +68,7 @@ class SnapshotBuilder:
         self._quarantine = quarantine or Quarantine()
         self._devices = devices
         self._settings = settings
+        self._own = OwnPods(settings)
         self._pods: dict[str, Pod] = {}
         self._objects = ObjectCache()
         self._dependencies = Dependencies()
@@ -81,6 +83,7 @@ class SnapshotBuilder:
             devices,
             queue_info,
             settings,
+            own=self._own,
             pods=self._pods,
             objects=self._objects,
             dependencies=self._dependencies,
@@ -96,6 +99,8 @@ class SnapshotBuilder:
     def apply(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
         record = new if new is not None else old
+        if isinstance(record, Pod):
+            self._observe_pool(record.metadata.uid, new)
         for table in self._tables.object_tables.following(kind):
             self._quarantine.apply(table, kind, old, new)
         try:
@@ -112,9 +117,14 @@ class SnapshotBuilder:
         if new is None:
             self._quarantine.forget_record(kind, record)
 
+    def _observe_pool(self, uid: str, new: object | None) -> None:
+        known = self._pods.get(uid)
+        bound = known is not None and bool(known.spec.node_name or self.assumed_node(uid))
+        self._own.observe(known, new if isinstance(new, Pod) else None, bound=bound)
+
     def gang_of(self, pod: Pod) -> GangSpec | None:
         """The gang of a pod of ours, None for pods of other schedulers."""
-        return self._tables.parsed_pods.gang_of(pod) if self._settings.is_ours(pod) else None
+        return self._tables.parsed_pods.gang_of(pod) if self._own.includes(pod) else None
 
     def assume(self, binding: AssumedBinding) -> None:
         """Count a pod as bound, and what goes with the binding as allocated, from now on."""
@@ -299,7 +309,7 @@ class SnapshotBuilder:
         """
         touched = self._tables.pod_tables.release(pod.metadata.uid)
         succeeded = pod.status.phase == SUCCEEDED
-        if (succeeded or is_refused(pod)) and self._settings.is_ours(pod):
+        if (succeeded or is_refused(pod)) and self._own.includes(pod):
             try:
                 spec = gang or self._tables.parsed_pods.last_gang(pod)
                 if succeeded:
@@ -351,7 +361,7 @@ class SnapshotBuilder:
         if pod is None:
             return
         placement = self._placement(pod)
-        ours = self._settings.is_ours(pod)
+        ours = self._own.includes(pod)
         pod = self._tables.admissions.as_admitted(pod, ours=ours)
         if is_finished(pod) or (not ours and not placement.node):
             self._finish_pod(pod)

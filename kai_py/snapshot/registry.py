@@ -12,6 +12,7 @@ from kai_py.snapshot.dependencies import Dependencies, ReadableKinds, RecordingO
 from kai_py.snapshot.gang_members import GangMembers, IgnoredMarkerTable, NodePods
 from kai_py.snapshot.gang_table import GangTable
 from kai_py.snapshot.object_cache import ObjectCache
+from kai_py.snapshot.own_pods import OwnPods
 from kai_py.snapshot.parsed_pods import Identify, ParsedPods
 from kai_py.snapshot.pod_claims import POD_GROUPS
 from kai_py.snapshot.quarantine import Quarantine
@@ -52,6 +53,7 @@ class SnapshotTables:
         queue_info: Callable[[object], QueueInfo],
         settings: SnapshotSettings,
         *,
+        own: OwnPods,
         pods: dict[str, Pod],
         objects: ObjectCache,
         dependencies: Dependencies,
@@ -100,8 +102,8 @@ class SnapshotTables:
             admissions=self.admissions,
             queue_exists=self.queue_access.exists,
         )
-        self._budgets = DisruptionBudgets(pods, settings.is_ours)
-        self._starting = StartingPods(settings.is_ours)
+        self._budgets = DisruptionBudgets(pods, own.includes)
+        self._starting = StartingPods(own.includes)
         self.object_tables = self._object_tables()
         self.pod_tables = self._pod_tables(schedulers)
 

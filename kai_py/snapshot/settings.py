@@ -44,11 +44,10 @@ class SnapshotSettings(Struct, frozen=True):
         """All names under which pods are ours."""
         return frozenset((self.scheduler_name, *self.scheduler_aliases))
 
-    def is_ours(self, pod: Pod) -> bool:
-        """Whether the pod is to be placed by us."""
+    def names_us(self, pod: Pod) -> bool:
+        """Whether the pod names this scheduler."""
         named = pod.spec.scheduler_name
-        ours = named == self.scheduler_name or named in self.scheduler_aliases
-        return ours and self.in_pool(pod.metadata)
+        return named == self.scheduler_name or named in self.scheduler_aliases
 
     def may_allocate(self, slice_: ResourceSlice) -> bool:
         """Whether devices of the slice may be allocated in the pool.

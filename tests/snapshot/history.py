@@ -146,6 +146,7 @@ class History:
     unreported: dict = field(default_factory=dict)
     nominated: dict = field(default_factory=dict)
     evicted: set = field(default_factory=set)
+    pools: dict = field(default_factory=dict)
 
     def set(self, key, each):
         self.live[key] = each
@@ -156,8 +157,12 @@ class History:
             self.world.remove(self.live.pop(key))
 
     def pod(self, number, state):
-        """A pod that is bound stays on its node, and one that has ended has ended."""
+        """A pod that is bound stays on its node, in its pool; one that has ended has ended."""
         before = self.states.get(number, WAITS)
+        if before["node"] or number in self.assumed:
+            self.pools.setdefault(number, before["labels"].get("pool", ""))
+        else:
+            self.pools.pop(number, None)
         state = {**state, "node": before["node"] or state["node"]}
         if before["phase"] in FINISHED_PHASES:
             state["phase"] = before["phase"]
@@ -177,6 +182,7 @@ class History:
             self.withdrawn(number)
             self.nominated.pop(number, None)
             self.evicted.discard(number)
+            self.pools.pop(number, None)
 
     def assume(self, number, at):
         state = self.states.get(number)
@@ -265,12 +271,23 @@ class History:
     def snapshot(self):
         return self.world.builder.snapshot(NOW)
 
+    def as_bound(self, number):
+        """The state of a pod with the label of the pool in which it was bound."""
+        state = self.states[number]
+        if number not in self.pools:
+            return state
+        labels = {key: value for key, value in state["labels"].items() if key != "pool"}
+        pool = self.pools[number]
+        return {**state, "labels": labels | ({"pool": pool} if pool else {})}
+
     def rebuilt(self):
         """The same from nothing: what was bound as assumed is seen to wait first."""
-        objects = [each for key, each in self.live.items() if key not in self.unreported]
+        reported = [key for key in self.pools if key not in self.unreported]
+        objects = [make_pod(number, self.as_bound(number)) for number in reported]
+        objects += [each for key, each in self.live.items() if key not in self.unreported]
         world = new_cluster(*objects)
         for number, at in self.unreported.items():
-            waiting = {**self.states[number], "node": "", "phase": "Pending"}
+            waiting = {**self.as_bound(number), "node": "", "phase": "Pending"}
             world.add(make_pod(number, waiting))
             self.carry_out(world, number, at)
             world.add(self.live[number])

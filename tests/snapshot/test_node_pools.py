@@ -15,6 +15,7 @@ from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.snapshot.builder import SnapshotBuilder
+from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.settings import SnapshotSettings
 from tests.support.examples import examples
 from tests.support.scenario import KINDS, START, gpu_slice, node, placed, pod, queue
@@ -102,7 +103,8 @@ def test_whatever_moves_between_ten_pools_is_always_in_exactly_one(seed):
         pool = chance.choice(POOLS)
         world.relabel(kind, name, pool)
         look = {"nodes": nodes_of, "pods": pods_of, "resourceslices": slices_of}[kind]
-        assert world.owners(look)[name] == [pool]
+        is_bound = kind == "pods" and world.known[kind, name].spec.node_name
+        assert world.owners(look)[name] == ["" if is_bound else pool]
     for look, count in ((pods_of, 6), (nodes_of, 6), (slices_of, 1)):
         owners = world.owners(look)
         assert len(owners) == count
@@ -129,6 +131,28 @@ def test_a_running_pod_that_moves_keeps_its_node_occupied():
     world.relabel("pods", "p", "pool-1")
     world.set(pod("late", 8, queue="q"))
     assert placed(world.shards[""].plan()) == {}
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_running_pod_that_is_relabelled_stays_charged_and_can_be_evicted(is_seen):
+    """Also if it is relabelled between the binding and the watch event that shows it."""
+    world = Cluster()
+    shard = world.shards[""]
+    world.set(queue("rich", 0))
+    world.set(queue("owner", 8))
+    world.set(node("n", 8))
+    running = pod("p", 8, queue="rich", node="n")
+    world.set(running if is_seen else pod("p", 8, queue="rich"))
+    if not is_seen:
+        shard.builder.assume(AssumedBinding(running.metadata.uid, "n"))
+        world.relabel("pods", "p", "pool-1")
+        world.set(replace(world.known["pods", "p"], spec=running.spec))
+    world.relabel("pods", "p", "pool-2")
+    world.set(pod("due", 8, queue="owner"))
+    assert shard.snapshot().queue_allocated["rich"]["gpu"] == 8
+    assert [each.pod.name for each in shard.plan().evictions] == ["p"]
+    if is_seen:
+        assert world.owners(pods_of)["p"] == [""]
 
 
 @pytest.mark.parametrize(

@@ -205,12 +205,12 @@ def test_the_gangs_that_changed_since_the_last_snapshot_are_known(changes):
         before = now
 
 
-def test_a_running_pod_that_moves_to_another_pool_leaves_its_gang():
+def test_a_running_pod_that_is_relabelled_stays_in_its_gang_and_its_queue():
     state = {**WAITS, "node": "n0", "phase": "Running"}
     moved = {**state, "labels": {"pool": "other"}}
     snapshot = history_of(("pod", PLAIN, state), ("pod", PLAIN, moved)).snapshot()
-    assert snapshot.gangs == {}
-    assert nonzero(snapshot.queue_allocated) == {}
+    assert [len(each.bound) for each in snapshot.gangs.values()] == [1]
+    assert snapshot.queue_allocated["team"]["gpu"] == 1
     assert amounts(snapshot.used, snapshot)["nvidia.com/gpu", "n0"] == 1, "it stays on its node"
 
 

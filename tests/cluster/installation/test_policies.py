@@ -124,6 +124,7 @@ async def test_no_tenant_writes_what_the_scheduler_wrote(real: Cluster, tenant: 
         await refused(merged(POD, labels=labels)(tenant), "runai-gpu-group")
     for key in ("scheduling.kai.io/gpu-index", "scheduling.kai.io/visible-gpus"):
         await refused(merged(POD, annotations={key: "7"})(tenant), "GPU")
+    await refused(merged(POD, labels={"kai.scheduler/node-pool": "x"})(tenant), "node pool")
     await merged(POD, labels={"mine": "yes"}, annotations={"mine": "yes"})(tenant)
 
 

@@ -26,7 +26,7 @@ async def scheduler_account(api: Api) -> Path:
     for document in (
         *permissions(NAME, NAMESPACE, cluster_rules(), NAMESPACE, lease_rules()),
         *reservation_objects(NAME, NAMESPACE),
-        *admission_policies(NAME, NAMESPACE, ("kai-scheduler",)),
+        *admission_policies(NAME, NAMESPACE, ("kai-scheduler",), "kai.scheduler/node-pool"),
     ):
         await api.create(document)
     return await kubeconfig_of(api, NAMESPACE, NAME, path)
