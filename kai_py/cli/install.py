@@ -17,6 +17,8 @@ from kai_py.deploy.objects import Installation, manifests, text_of_manifest
 from kai_py.deploy.parts import IMAGE_NAME
 from kai_py.deploy.permissions import Right
 
+NAMESPACE_NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+
 
 @dataclass(frozen=True)
 class InstallOptions:
@@ -83,6 +85,9 @@ def _installation(wanted: InstallOptions) -> Installation:
     if not re.fullmatch(IMAGE_NAME, image):
         form = "an image is named like registry.example/kai-py:0.1.0"
         raise CommandError(f"--image {image}: is not an image name", hint=form)
+    if not re.fullmatch(NAMESPACE_NAME, namespace):
+        form = "lower-case letters, digits and -, with a letter or digit at each end"
+        raise CommandError(f"--namespace {namespace}: is not the name of a namespace", hint=form)
     configured = configuration_from(wanted.config)
     options: dict[str, object] = {
         "leaderElection": {"namespace": namespace},

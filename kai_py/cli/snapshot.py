@@ -21,7 +21,10 @@ def command(
     *,
     file: Annotated[
         Path,
-        typer.Argument(help="File to write; compressed when it ends in .gz. - is standard output."),
+        typer.Argument(
+            metavar="FILE",
+            help="File to write; compressed when it ends in .gz. - is standard output.",
+        ),
     ],
     kubeconfig: Kubeconfig = "",
     context: Context = "",

@@ -18,6 +18,12 @@ def test_what_is_no_name_of_an_image_is_refused(image):
         command(image=image)
 
 
+@pytest.mark.parametrize("namespace", ["", "Team", "a.b", "-a", "a-", "a" * 64, "a\nb"])
+def test_what_is_no_name_of_a_namespace_is_refused(namespace):
+    with pytest.raises(CommandError, match="is not the name of a namespace"):
+        command(image="a/b", namespace=namespace)
+
+
 @pytest.mark.parametrize(
     "image",
     ["kai-py", "kai-py:0.1.0", "host.example:5000/a/kai_py:v1-rc.1", f"a/b@sha256:{'0a' * 32}"],
