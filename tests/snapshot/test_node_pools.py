@@ -155,6 +155,22 @@ def test_a_running_pod_that_is_relabelled_stays_charged_and_can_be_evicted(is_se
         assert world.owners(pods_of)["p"] == [""]
 
 
+def test_a_pod_whose_binding_failed_is_that_of_the_pool_that_binds_it():
+    world = Cluster()
+    shard = world.shards[""]
+    world.set(queue("q", 8))
+    world.set(node("n", 8))
+    world.set(node("n1", 8, labels={LABEL: "pool-1"}))
+    world.set(pod("p", 8, queue="q"))
+    bound = pod("p", 8, queue="q", node="n1")
+    shard.builder.assume(AssumedBinding(bound.metadata.uid, "n"))
+    world.relabel("pods", "p", "pool-1")
+    shard.builder.forget(bound.metadata.uid)
+    assert world.owners(pods_of)["p"] == ["pool-1"]
+    world.set(replace(world.known["pods", "p"], spec=bound.spec))
+    assert world.owners(pods_of)["p"] == ["pool-1"]
+
+
 @pytest.mark.parametrize(
     ("label", "pool", "writes"),
     [("", "", True), ("", "west", True), ("west", "west", True), ("west", "", False)],
