@@ -364,6 +364,18 @@ def test_owners_of_waiting_pods_that_are_not_given_are_named():
     assert absent(plan(node("n0"), QUEUE, waiting, given)) == ["AppWrapper default/above"]
 
 
+def test_a_job_suspended_for_others_stands_for_its_pods_beside_absent_owners():
+    suspended = job("j", 1)
+    suspended["metadata"]["annotations"] = {"scheduling.kai.io/suspended-by": "kai-scheduler"}
+    suspended["spec"]["suspend"] = True
+    waiting = owned("a", "PyTorchJob", "kubeflow.org/v1")
+    assert absent(plan(node("n0"), QUEUE, suspended, waiting)) == ["PyTorchJob default/w"]
+    above = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "above", "uid": "above"}
+    suspended["metadata"]["ownerReferences"] = [above]
+    found = plan(node("n0"), QUEUE, suspended, waiting)
+    assert absent(found) == ["CronJob default/above", "PyTorchJob default/w"]
+
+
 def test_owners_of_pods_in_a_pod_group_are_not_named():
     waiting = owned("a", "PyTorchJob", "kubeflow.org/v1")
     waiting["metadata"]["annotations"] = {"pod-group-name": "g"}

@@ -29,7 +29,7 @@ from kai_py.simulate.files.complete_objects import owner_keys, owner_uids, was_n
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.files.written_objects import with_spec
-from kai_py.snapshot.gangs import PodState
+from kai_py.snapshot.gangs import Gang, Member, PodState
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queue_access import NamespaceLabels
 from kai_py.snapshot.tables.queue_checks import check_queues
@@ -101,7 +101,7 @@ def absent_owners(
         return
     seen: set[ObjectKey] = set()
     waiting = [
-        ObjectKey("", "Pod", member.pod.namespace, member.pod.name)
+        _pod_or_owner(member, gang, documents)
         for gang in map(snapshot.gangs.__getitem__, snapshot.pending)
         for member in gang.members
         if member.state is PodState.PENDING and gang.owner.kind not in POD_GROUPS
@@ -113,6 +113,15 @@ def absent_owners(
                 seen.add(owner)
                 waiting.append(owner)
     yield from (RejectedObject(str(key), ABSENT) for key in seen & absent if key[:2] != NODE)
+
+
+def _pod_or_owner(member: Member, gang: Gang, documents: Mapping[ObjectKey, Document]) -> ObjectKey:
+    """The pod, or the Job that has no pods while it is suspended."""
+    pod, owner = ObjectKey("", "Pod", member.pod.namespace, member.pod.name), gang.owner
+    if pod in documents:
+        return pod
+    group = owner.api_version.rpartition("/")[0]
+    return ObjectKey(group, owner.kind, owner.namespace, owner.name)
 
 
 def workloads_without_pods(
