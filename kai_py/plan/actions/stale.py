@@ -33,8 +33,12 @@ POD = "{pod}"
 
 def stale(state: CycleState, _pending: Iterable[Gang]) -> None:
     """Run the action for all running gangs, whether they have pending pods or not."""
-    below = (state.snapshot.gangs[key] for key in state.snapshot.below_min_members)
-    for gang in state.turns.eligible(below):
+    evict_stale(state, (state.snapshot.gangs[key] for key in state.snapshot.below_min_members))
+
+
+def evict_stale(state: CycleState, gangs: Iterable[Gang]) -> None:
+    """Run the action for ``gangs``."""
+    for gang in state.turns.eligible(gangs):
         if gang.stale_since is not None:
             with state.turns.of(gang):
                 _evict_after_grace(state, gang, gang.stale_since)

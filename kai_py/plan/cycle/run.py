@@ -15,7 +15,7 @@ from kai_py.plan.actions.leave_nodes import leave_nodes
 from kai_py.plan.actions.reserve import report_reservations, reserve
 from kai_py.plan.actions.resume import reserve_expected, resume
 from kai_py.plan.actions.return_to_spot import explain_fallback, return_to_spot
-from kai_py.plan.actions.stale import evict_unhealthy
+from kai_py.plan.actions.stale import evict_stale, evict_unhealthy
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle.action_turns import has_unplaced_pods, run_actions
 from kai_py.plan.cycle.deadlines import next_deadline
@@ -28,13 +28,14 @@ from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.postponed import explain_postponed, without_victims
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.extensions import step_key
-from kai_py.plan.plan import Eviction, Plan, Unplaced
+from kai_py.plan.plan import Action, Eviction, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules
 from kai_py.plan.session.turns import CycleWatch, Unwatched
 from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.plan.victims.protections import explain_protections
+from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
 
@@ -44,13 +45,18 @@ def run_cycle(
     settings: CycleSettings,
     memory: CycleMemory,
     watch: CycleWatch | None = None,
+    stale: Sequence[str] = (),
 ) -> Plan:
-    """The plan for ``snapshot``; ``watch`` ends a cycle that takes too long."""
+    """The plan for ``snapshot``; ``watch`` ends a cycle that takes too long.
+
+    ``stale``: keys of gangs that the cycle is known to evict, whatever else it decides.
+    """
     # 1. Devices, queues and fair shares as the snapshot has them.
     state, ready_times = _open(snapshot, settings, memory, watch)
     pending, step = memory.pending.all, state.turns.step
     ready, ready_keys = _ready_gangs(state, memory.pending)
     _evict_failing(state, memory.startups, ready_times)
+    step("stale", evict_stale, state, [snapshot.gangs[key] for key in stale])
     turnover = step("turnover", Turnover, state)
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", reserve_expected, state)
@@ -67,14 +73,17 @@ def run_cycle(
     if turnover is not None:
         step("turnover", turnover.reserve_for_largest, _waiting(state, ready))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
-    #    priority allow; at last, gangs below minMember for too long are evicted.
+    #    priority allow; at last, gangs below minMember for too long are evicted. What these have
+    #    is for the others: they are planned again with it.
     run_actions(state, ready, turnover)
+    if not stale and (stale := step("late evictions", _stale_for_others, state, decided) or ()):
+        return run_cycle(snapshot, settings, memory, watch, stale)
     step("return to spot nodes", return_to_spot, state)
     _explain(state, [gang for gang in ready if gang.key in state.unschedulable])
     is_settled = _decision_count(state) == decided and _is_proven(state)
     if settled and not is_settled:
         # Answers that were taken over may be wrong now; memory has none left, so all get a turn.
-        return run_cycle(snapshot, settings, memory, watch)
+        return run_cycle(snapshot, settings, memory, watch, stale)
     step("report reservations", report_reservations, state)
     step("record searches", memory.record_searches, state)
     # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
@@ -184,6 +193,24 @@ def _evict_failing(
 def _decision_count(state: CycleState) -> tuple[int, int]:
     """How many pods were placed, and evicted."""
     return len(state.statement.placed), len(state.statement.evicted)
+
+
+def _stale_for_others(state: CycleState, decided: tuple[int, int]) -> tuple[str, ...]:
+    """The gangs that were evicted as stale last, after ``decided``, while others are pending.
+
+    Without those of which a PodDisruptionBudget may keep pods, so that others would wait for them.
+    """
+    if state.settings.rules.bypass_policy is not BypassPolicy.PREEMPT_FIRST:
+        return ()
+    evicted = list(state.statement.evicted.items())
+    pods: dict[str, list[str]] = {}
+    for uid, each in evicted[decided[1] :]:
+        if each.action is Action.STALE:
+            pods.setdefault(each.gang.key, []).append(uid)
+    if all(key in pods for key in state.snapshot.pending):
+        return ()
+    before, budget = dict(evicted[: decided[1]]), state.eviction_limits.blocking_budget
+    return tuple(key for key, uids in pods.items() if not budget(uids, before))
 
 
 def _is_proven(state: CycleState) -> bool:

@@ -1,6 +1,6 @@
 """Gangs that run below minMember are refilled, or evicted after their grace period."""
 
-from tests.support.scenario import START, cluster, evicted, job, node, pod, queue
+from tests.support.scenario import START, budget, cluster, evicted, job, node, pod, queue
 from tests.support.worlds import gang, world
 
 
@@ -17,6 +17,47 @@ def test_a_gang_below_its_floor_is_refilled_rather_than_ended():
     plan = world({"a": 4}, broken).plan(now=999)
     assert evicted(plan) == []
     assert [p.pod.name for g in plan.placements for p in g.pods] == ["broken-2"]
+
+
+def test_no_victim_is_evicted_where_the_capacity_of_a_stale_gang_suffices():
+    broken = gang("broken", nodes="aa", floor=3, priority=9, stale_since=START)
+    low, high = gang("low", nodes="aa"), gang("high", nodes="--", priority=5)
+    before = world({"a": 4}, broken, low, high).plan(now=59)
+    assert evicted(before) == ["low-0", "low-1"]
+    plan = world({"a": 4}, broken, low, high).plan(now=60)
+    assert evicted(plan) == ["broken-0", "broken-1"]
+    assert [(n.pod.name, n.node) for n in plan.nominations] == [("high-0", "a"), ("high-1", "a")]
+
+
+def test_nothing_starts_on_what_an_earlier_gang_needs_beside_that_of_a_stale_one():
+    broken = gang("broken", nodes="aa", floor=3, priority=9, stale_since=START)
+    wide, late = gang("wide", nodes="----", priority=5), gang("late", nodes="-")
+    plan = world({"a": 4}, broken, wide, late).plan(now=60)
+    assert evicted(plan) == ["broken-0", "broken-1"]
+    assert not plan.placements
+    assert [n.pod.name for n in plan.nominations] == [f"wide-{i}" for i in range(4)]
+
+
+def test_no_gang_waits_for_a_stale_one_that_a_budget_may_keep():
+    owner = job("train", 3, "team")
+    train = [
+        pod(f"train-{i}", owner=owner, node="a", priority=9, labels={"app": "web"})
+        for i in range(2)
+    ]
+    low, high = pod("low", 2, queue="team", node="a"), pod("high", 2, queue="team", priority=5)
+    objects = node("a", 4), queue("team", 8), owner, train, low, high
+    for budgets, victims in (((), {"train-0", "train-1"}), ((budget(0),), {"low"})):
+        world = cluster(*objects, *budgets)
+        world.plan(now=1000)
+        assert victims <= {*evicted(world.plan(now=1060))}
+        assert ("low" in evicted(world.plan(now=1060))) is bool(budgets)
+
+
+def test_a_stale_gang_that_victims_complete_stays():
+    broken = gang("broken", nodes="aa-", floor=3, priority=9, stale_since=START)
+    plan = world({"a": 4}, broken, gang("low", nodes="aa"), gang("late", nodes="-")).plan(now=60)
+    assert {pod.split("-")[0] for pod in evicted(plan)} == {"low"}
+    assert "broken-2" in [n.pod.name for n in plan.nominations]
 
 
 def short_gang(*more):
