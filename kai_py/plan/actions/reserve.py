@@ -3,7 +3,7 @@
     for every queue with a ``reserveAfter``, the first gang whose pods waited longer for its
     minMember; over all queues, the longest waiting first:
         let running pods end, one after the other, until the gang fits
-        reserve the nodes that it takes then (``reservations``)
+        reserve the nodes that it takes then (``reservations``); if none has to end, place it
 
 Pods are assumed to end by their expected runtimes; those without one after all others, on the
 emptiest nodes first. So a node that drains stays the first choice, and the choice is stable between
@@ -29,6 +29,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.later_alternatives import try_placing
+from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.reservations import Reservation, exclude_rows
@@ -72,6 +73,8 @@ def _reserve_for(state: CycleState, gang: Gang) -> None:
     if found is None:
         return
     rows, in_the_way = found
+    if not in_the_way and _start_now(state, gang, request, allowed):
+        return
     if _start_in_place_of(state, gang, request, rows, in_the_way):
         return
     start = max((state.snapshot.now, *(each.ends_at for each in in_the_way)))
@@ -103,6 +106,24 @@ def _has_expired(state: CycleState, gang: Gang) -> bool:
     after = inherited(state.snapshot.queues, lambda spec: spec.reserve_after)[gang.queue]
     lasts = max(MAX_MULTIPLE * after, LEAST_SECONDS)
     return state.snapshot.now >= gang.waiting_since + after + lasts
+
+
+def _start_now(state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools) -> bool:
+    """Place a gang that waits for no pod to end; whether it was placed.
+
+    If its nodes were reserved until its turn, gangs before it might evict pods for want of what it
+    leaves of them. Gangs of its queue that have a higher priority still go first.
+    """
+    priority = state.ageing.priority
+    queued = (state.snapshot.gangs[key] for key in state.snapshot.pending)
+    if any(each.queue == gang.queue and priority(each) > priority(gang) for each in queued):
+        return False
+    if check_quota(state.quota, gang, request.members, state.request_cost(gang)) is not None:
+        return False
+    if not try_placing(state, gang, request.members, allowed):
+        return False
+    state.mark_placed(gang)
+    return True
 
 
 def _start_in_place_of(

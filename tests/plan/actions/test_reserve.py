@@ -222,3 +222,27 @@ def test_a_reservation_that_may_never_come_true_ends_and_says_why():
     assert told.endswith(
         "No nodes are reserved for it any more: it is not known when pod default/old ends."
     )
+
+
+def two_queues(*more):
+    """``big`` may start, and leaves two GPUs to ``urgent`` of another queue."""
+    return cluster(
+        node("a"),
+        queue("team", 4, reserveAfter="5m"),
+        queue("other", 4),
+        job_with_pods("big", 4, queue="team"),
+        pod("low", 2, queue="other", node="a"),
+        pod("urgent", 2, queue="other", priority=5, created=1),
+        *more,
+    )
+
+
+def test_what_a_gang_that_may_start_leaves_is_for_others():
+    plan = two_queues().plan(LATER)
+    assert not plan.evictions
+    assert placed(plan).keys() == {"urgent", *(f"big-{i}" for i in range(4))}
+
+
+def test_a_gang_that_may_start_leaves_its_turn_to_a_higher_priority_of_its_queue():
+    first = pod("first", 4, queue="team", priority=5, created=999)
+    assert "first" in placed(two_queues(first).plan(LATER))
