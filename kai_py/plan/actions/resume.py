@@ -5,8 +5,8 @@ pods that start together go to the nodes of these if they can, so that the other
 Until then it is placed on their future idle capacity, so that no other gang gets it. A nomination
 that can't be kept any more is dropped, and the gang queues like every other. A nomination is also
 dropped if the gang would be evicted as soon as it runs: if a gang of its queue with a higher
-priority would fit in its place and nowhere else, and no running pod may be evicted for that gang,
-that gang gets the capacity.
+priority would fit in its place and nowhere else, not even if all running pods that may be evicted
+for it were, that gang gets the capacity.
 
 A gang whose framework creates its pods in stages started because all of it fitted. Its later pods
 start first; until they exist, placeholders take their capacity, for at most the reservation time
@@ -15,6 +15,7 @@ after the gang's first pod was bound. Placeholders are never written to the API.
 
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
+from itertools import islice
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from kai_py.snapshot.snapshot import Snapshot
 MAX_AHEAD = 16
 """Gangs that may go before nominated ones in one cycle."""
 
+MAX_VICTIMS = 256
+"""Pods, or sets of pods, that are evicted on trial to see whether these gangs find victims."""
+
 
 def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     """Place those of ``gangs`` that have nominated pods, by priority and age."""
@@ -48,7 +52,7 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     ahead = _waiting_ahead(state, pending, nominated) if preempts else []
     if ahead:
         pool = VictimPool(state)
-        ahead = [gang for gang in ahead if not _has_victims(state, gang, pool)]
+        ahead = [gang for gang in ahead if not _has_victims(state, gang, pool, nominated)]
     for gang in _with_those_ahead(state, nominated, ahead) if ahead else nominated:
         _place(state, gang)
 
@@ -79,16 +83,32 @@ def _waiting_ahead(
     return nsmallest(MAX_AHEAD, found, key=by_priority_and_age)
 
 
-def _has_victims(state: CycleState, gang: Gang, pool: VictimPool) -> bool:
-    """Whether any pod that runs may be evicted for the gang."""
+def _has_victims(
+    state: CycleState, gang: Gang, pool: VictimPool, nominated: Iterable[Gang]
+) -> bool:
+    """Whether pods that run may be evicted for the gang, so that it fits beside ``nominated``.
+
+    Of more than ``MAX_VICTIMS`` this is taken for granted.
+    """
     request = next_request(gang, state.statement, state.can_never_run)
     if request is None or state.precondition(gang) is not None:
         return False
     kinds = [kind for kind in (Preemption, Reclaim) if kind.action in state.settings.actions]
-    found = (kind(state, pool, gang, request) for kind in kinds)
-    return any(
-        each.may_find_victims() and next(each.candidates(), None) is not None for each in found
-    )
+    strategies = [kind(state, pool, gang, request) for kind in kinds]
+    found = [
+        (each, unit)
+        for each in strategies
+        if each.may_find_victims()
+        for unit in islice(each.candidates() or (), MAX_VICTIMS + 1)
+    ]
+    if not found or len(found) > MAX_VICTIMS:
+        return bool(found)
+    with state.statement.trial():
+        for each in nominated:
+            _place(state, each)
+        for strategy, unit in found:
+            strategy.evict(unit, "")
+        return _place(state, gang)
 
 
 def _with_those_ahead(

@@ -62,6 +62,13 @@ def test_a_nominated_gang_keeps_its_place_where_other_pods_may_be_evicted() -> N
     assert evicted(plan) == sorted(each.metadata.name for each in others)
 
 
+def test_a_nominated_gang_yields_where_all_others_that_may_be_evicted_are_too_few() -> None:
+    others = [pod(f"other-{index}", queue="a", node="m") for index in range(7)]
+    plan = with_middle_nominated(node("m", 7), others, high()).plan(20)
+    assert set(nominated(plan)) == HIGH
+    assert not evicted(plan)
+
+
 def test_a_nominated_gang_keeps_its_place_where_the_other_fits_beside_it() -> None:
     world = with_middle_nominated(node("m"), high())
     plan = world.plan(20)
