@@ -73,6 +73,7 @@ class DeviceAccounting:
             certain_quota_resources=self._certain_quota_resources,
             devices_by_node=lambda request: devices_by_node(self._requested_kinds(request)),
             device_quota_resources=self._device_quota_resources,
+            request_kinds=self._request_kinds,
         )
 
     def start_cycle(self) -> None:
@@ -177,10 +178,7 @@ class DeviceAccounting:
         known = self._weights_of_requests.get(key)
         if known is not None:
             return known
-        try:
-            requested = {n: parse_quantity(value).nano for n, value in capacity.items()}
-        except QuantityError:
-            requested = {}
+        requested = _requested_capacity(request)
         kinds = self._requested_kinds(request)
         gpus = [kind for kind in kinds if self.definition.counts(kind.row.id.driver, name)]
         found = {kind.gpus * requested_share(kind.row, requested) for kind in gpus}
@@ -191,6 +189,21 @@ class DeviceAccounting:
         weights = tuple(sorted(found))
         remember(self._weights_of_requests, key, weights, MAX_REQUESTS)
         return weights
+
+    def _request_kinds(
+        self, request: DeviceRequestSpec
+    ) -> Iterator[tuple[str, float, Sequence[str]]]:
+        """As ``RequestKinds``; a limit by identifiers counts where each device of a kind does."""
+        requested = _requested_capacity(request)
+        for kind in self._requested_kinds(request):
+            is_gpu = self.definition.counts(kind.row.id.driver, request.device_class_name)
+            gpus = kind.gpus * requested_share(kind.row, requested) if is_gpu else 0.0
+            counted = [
+                limit.resource
+                for limit in self._limits.limits
+                if self._limits.counted(kind, limit) == kind.devices
+            ]
+            yield kind.row.kind, gpus, counted
 
     def _device_gpus(self, result: DeviceRequestAllocationResult, device_class: str) -> float:
         """GPUs that an allocated device, or share of it, counts as; a removed one by its driver."""
@@ -248,3 +261,12 @@ class DeviceAccounting:
         """Quota resources towards which a device counts; none once it is removed."""
         row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits.limits else None
         return () if row is None else self._limits.resources_of(row)
+
+
+def _requested_capacity(request: DeviceRequestSpec) -> dict[str, int]:
+    """What a request names of each capacity, in nano-units; nothing if that can't be read."""
+    try:
+        amounts = request.capacity.requests.items()
+        return {name: parse_quantity(value).nano for name, value in amounts}
+    except QuantityError:
+        return {}

@@ -58,6 +58,7 @@ class DeviceCheck(enum.Enum):
     NODE_OPERATIONS = "needs node operations that the node cannot skip"
     PARTITIONS = "is a partition; partitions are disabled"
     TAINT = "is tainted"
+    QUOTA = "exceeds the quota"
     IN_USE = "in use"
     CAPACITY_LEFT = "has insufficient capacity"
     GROUPS = "belongs to another compatibility group than those in use"
@@ -107,6 +108,7 @@ def _kind(option: Option) -> Hashable:
         tuple(sorted(option.capacity.items())),
         option.derived,
         option.constraints,
+        option.excluded,
     )
 
 
@@ -243,6 +245,8 @@ class Eligibility:
             taint = untolerated(row.taints, option.tolerations)
             if taint is not None:
                 return DeviceRejection(DeviceCheck.TAINT, taint_text(taint))
+        if option.excluded and row.kind in option.excluded:
+            return DeviceRejection(DeviceCheck.QUOTA)
         return None
 
     def _node_operations_may_be_skipped(self) -> bool:

@@ -43,7 +43,7 @@ class NodeClasses:
     def classify(self, layout: ClusterLayout) -> Ints:
         """(nodes,) int64: equal numbers mean equal nodes."""
         by_value, by_pattern = self._split_columns(layout)
-        columns = [layout.kinds, *self._selector_results(layout)]
+        columns = [layout.kinds, *self._selector_results(layout), *self._exclusions(layout)]
         columns += [layout.table.column(column) for column in by_value]
         rows = self._number_rows(columns)
         entries = [rows[layout.positions]]
@@ -69,6 +69,12 @@ class NodeClasses:
             if not isinstance(selector, CompileError):
                 result = mask(selector, layout.table)
                 yield result.value + 2 * result.error.astype(np.int64)
+
+    def _exclusions(self, layout: ClusterLayout) -> Iterator[Ints]:
+        """(rows,) per set of excluded kinds: whether a device is of one of them."""
+        for kinds in dict.fromkeys(each.excluded for each in self.claims.options if each.excluded):
+            excluded = (row.kind in kinds for row in layout.rows)
+            yield np.fromiter(excluded, np.int64, len(layout.rows))
 
     def _split_columns(self, layout: ClusterLayout) -> tuple[list[Column], list[Column]]:
         """Columns that count by value, and those that count by pattern."""

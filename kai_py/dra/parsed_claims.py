@@ -25,6 +25,12 @@ from kai_py.dra.identity import AllocationError
 from kai_py.snapshot.accounting import DeviceRequestSpec
 
 
+class ExcludedKinds(DeviceSelector, frozen=True):
+    """A selector of narrowed claims: devices of these kinds (``DeviceRow.kind``) do not match."""
+
+    kinds: tuple[str, ...] = ()
+
+
 class RequestSelector(Struct, frozen=True):
     """A CEL selector and its place for messages: "class C" or "claim NS/X", and #i."""
 
@@ -78,6 +84,8 @@ class Option(Struct, frozen=True, eq=False):
     derived: tuple[DerivedExpression, ...]
     constraints: tuple[int, ...]
     """Positions of the claim's constraints that apply to this option."""
+    excluded: frozenset[str] = frozenset()
+    """Kinds of devices that the bounds of the queue exclude."""
 
 
 class ParsedClaim(Struct, frozen=True, eq=False):
@@ -208,6 +216,12 @@ def _options(
                     for index, constraint in enumerate(constraints)
                     if constraint.applies_to(name)
                 ),
+                excluded=frozenset(
+                    kind
+                    for selector in each.selectors
+                    if isinstance(selector, ExcludedKinds)
+                    for kind in selector.kinds
+                ),
             )
         )
     return tuple(options)
@@ -225,7 +239,7 @@ def _check(request: DeviceRequestSpec, location: str, features: Features) -> Non
             f"{location}: cannot handle request with derived attributes, the feature is disabled"
         )
     for position, selector in enumerate(request.selectors):
-        if selector.cel is None:
+        if selector.cel is None and not isinstance(selector, ExcludedKinds):
             raise AllocationError(
                 f"{location}, selector #{position}: CEL expression empty "
                 "(unsupported selector type?)"
@@ -259,6 +273,7 @@ def _selectors(owner: str, selectors: Sequence[DeviceSelector]) -> tuple[Request
     return tuple(
         RequestSelector(selector.cel.expression if selector.cel else "", owner, position)
         for position, selector in enumerate(selectors)
+        if not isinstance(selector, ExcludedKinds)
     )
 
 

@@ -55,6 +55,9 @@ DeviceQuotaResources = Callable[[str, str, str], Iterable[str]]
 RequestWeight = Callable[[DeviceRequestSpec], float]
 """The most GPUs that one device of a request stands for."""
 
+RequestKinds = Callable[[DeviceRequestSpec], Iterable[tuple[str, float, Iterable[str]]]]
+"""The kinds of devices that a request can get: kind, GPUs, rows in which each of them counts."""
+
 DeviceWeight = Callable[[DeviceRequestAllocationResult, str], float]
 """GPUs that an allocated device, or share of one, of a DeviceClass stands for."""
 
@@ -80,6 +83,7 @@ class Accounting:
     least_weight: RequestWeight = lambda _: 0.0
     certain_quota_resources: RequestQuotaResources = lambda _: ()
     devices_by_node: DevicesByNode = lambda _: {}
+    request_kinds: RequestKinds = lambda _: ()
     device_quota_resources: DeviceQuotaResources = lambda *_: ()
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
@@ -169,6 +173,13 @@ class Accounting:
             self.certain_quota_resources(request),
             devices,
         )
+
+    def costs_by_kind(self, request: DeviceRequestSpec) -> dict[str, dict[str, float]]:
+        """What one device of a request costs, by its kind."""
+        return {
+            kind: _cost(gpus, request.device_class_name, rows, 1.0)
+            for kind, gpus, rows in self.request_kinds(request)
+        }
 
     def plugin_equivalents(self, spec: ResourceClaimSpec) -> dict[str, float]:
         """What a claim takes of resources that a device plugin may report for the same devices."""

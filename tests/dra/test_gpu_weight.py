@@ -116,7 +116,7 @@ TABLE = [
             device(f"p{i}", type="amdgpu-partition", memory=size, **{BUS: "one"})
             for i, size in enumerate(("40Gi", "20Gi", "20Gi"))
         ],
-        {0.4: 0, 0.5: 1, 1: 3},
+        {0.2: 0, 0.4: 1, 0.5: 1, 1: 3},
     ),
     Row(
         "a mode of partitions, shared by count",

@@ -203,3 +203,45 @@ def test_limits_by_class_close_alternatives():
     made = world(8, *asking("p", {"name": "gpu", "firstAvailable": options}), devices=[share])
     made.add(device_class("fast"))
     assert given(made.plan()) == {("p", "gpu/small"): 1}
+
+
+def two_products(limit, order, *given):
+    """A node of two H100 and one of two A100; the queue may have ``limit`` H100."""
+    slices = [gpu_slice(f"n{i}", 2, product) for i, product in enumerate(order)]
+    limits = [{"selector": f'device.attributes["{GPU}"].productName == "H100"', "max": limit}]
+    nodes = node("n0", 0), node("n1", 0)
+    return cluster(device_class(), queue("team", limits=limits), *nodes, *slices, *given)
+
+
+def products(plan, order):
+    """How many devices of each product the pods got."""
+    on = [gang.pods[i].node for gang in plan.placements for i in range(len(gang.pods))]
+    return {product: on.count(f"n{i}") for i, product in enumerate(order)}
+
+
+ANY_GPU = {"name": "gpu", "exactly": {"deviceClassName": GPU}}
+
+
+@pytest.mark.parametrize("order", [("H100", "A100"), ("A100", "H100")])
+@pytest.mark.parametrize("limit", [0, 1])
+def test_requests_that_several_kinds_satisfy_get_those_within_the_limit(order, limit):
+    pods = [each for i in range(4) for each in asking(f"p{i}", ANY_GPU, created=i)]
+    plan = two_products(limit, order, *pods).plan()
+    assert products(plan, order) == {"H100": limit, "A100": 2}
+    assert all("beyond the quota" in each.message for each in plan.unplaced)
+    assert all('"H100"' in each.message for each in plan.unplaced)
+
+
+@pytest.mark.parametrize("order", [("H100", "A100"), ("A100", "H100")])
+@pytest.mark.parametrize(("limit", "placed_pods"), [(1, 0), (2, 2)])
+def test_pods_of_a_gang_get_the_cheapest_kinds_if_the_found_ones_exceed_the_limit(
+    order, limit, placed_pods
+):
+    owner = job("train", 2, "team")
+    asked = {"name": "gpu", "exactly": {"deviceClassName": GPU, "count": 2}}
+    pods = [each for i in range(2) for each in asking(f"t{i}", asked, owner=owner)]
+    assert len(placed(two_products(limit, order, owner, *pods).plan())) == placed_pods
+    first = [each for i in range(2) for each in asking(f"t{i}", ANY_GPU, owner=owner)]
+    plan = two_products(1, order, owner, *first).plan()
+    assert len(placed(plan)) == 2
+    assert products(plan, order)["H100"] <= 1

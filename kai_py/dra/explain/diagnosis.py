@@ -39,7 +39,9 @@ from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.search_state import SearchState
 from kai_py.dra.usage_classes import device_usage
 
-PASSING_CHECKS = frozenset({DeviceCheck.TAINT, DeviceCheck.IN_USE, DeviceCheck.GROUPS})
+PASSING_CHECKS = frozenset(
+    {DeviceCheck.TAINT, DeviceCheck.QUOTA, DeviceCheck.IN_USE, DeviceCheck.GROUPS}
+)
 """Checks that a device may pass at another time, without being published again."""
 MAX_KINDS_EXAMINED = 64
 """Kinds of nodes whose devices are examined one by one; the rest is not counted."""

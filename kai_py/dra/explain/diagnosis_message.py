@@ -100,6 +100,7 @@ _CHECK_TEXTS = {
     DeviceCheck.NODE_OPERATIONS: "need node operations that the node cannot skip",
     DeviceCheck.PARTITIONS: "are partitions, which are disabled",
     DeviceCheck.TAINT: "tainted",
+    DeviceCheck.QUOTA: "beyond the quota",
     DeviceCheck.IN_USE: "in use",
     DeviceCheck.CAPACITY_LEFT: "have insufficient capacity",
     DeviceCheck.GROUPS: "belong to another compatibility group than those in use",

@@ -7,11 +7,14 @@ may get does not, the bounds restrict the choice of devices:
 
 1. An alternative that exceeds a bound even if all other requests get their cheapest one is closed,
    and so are nodes on which *all* devices would be too many.
+   So are kinds of devices of which a single one would be too many for a request that several
+   kinds satisfy.
 2. If the devices that are found then exceed a bound together, the alternatives of the requests are
    fixed one after the other: for the first request its first alternative that leaves enough to the
    others, and so on. This finds the first combination, in the order of the requests, that nodes
    and bounds allow.
-3. After ``MAX_TRIALS`` trial placements every request gets its cheapest alternatives only.
+3. After ``MAX_TRIALS`` trial placements every request gets its cheapest alternatives only, and the
+   cheapest kinds of devices.
 
 The devices found are charged at their own cost, which must be within the bounds. Claims with the
 same spec get the same alternatives. O(alternatives), apart from placing.
@@ -20,7 +23,7 @@ same spec get the same alternatives. O(alternatives), apart from placing.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -35,6 +38,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.excluded_kinds import exclude_kinds, excluding, order_of_costs
 from kai_py.plan.session.later_alternatives import (
     own_claims,
     place_with_alternatives,
@@ -42,7 +46,7 @@ from kai_py.plan.session.later_alternatives import (
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.policy.queue_limits import check_limits, check_usage
 from kai_py.policy.queue_usage import QueueUsage
-from kai_py.snapshot.accounting import GPU, DeviceRequestSpec
+from kai_py.snapshot.accounting import DeviceRequestSpec
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 
@@ -127,6 +131,7 @@ class ClaimChoices:
                 names = (f"{each.name}/{a.name}" for a in each.first_available if a not in kept)
                 closed |= dict.fromkeys(names)
                 requests.append(with_fields(each, first_available=kept))
+                requests[-1] = self._without_kinds(choice, requests[-1], others)
                 for row, option, devices in self._nodes_with_all(requests[-1]):
                     allowed[row] &= self._allow(others + self._extra(choice, option, devices))
             devices_spec = with_fields(spec.devices, requests=tuple(requests))
@@ -157,11 +162,38 @@ class ClaimChoices:
         listed = request.first_available
         return tuple(a for a in listed if self._allow(base + self._extra(choice, a))), base
 
+    def _without_kinds(
+        self, choice: Choice, request: DeviceRequest, others: Floats
+    ) -> DeviceRequest:
+        """The request without the kinds of devices of which a single one exceeds a bound.
+
+        ``others``: (quota resources,) the least cost of everything else.
+        """
+
+        def exceeding(option: DeviceRequestSpec) -> Iterator[str]:
+            base = others + self._extra(choice, option)
+            accounting, vector = self.state.accounting, self.state.quota.cost_vector
+            costs = accounting.costs_by_kind(option)
+            least = vector(accounting.least_of_alternative(option, 1.0)) if costs else base
+            for kind, cost in costs.items():
+                if not self._allow(base + vector(cost) - least):
+                    yield kind
+
+        return excluding(request, exceeding)
+
     def _cheapest(self, request: DeviceRequest) -> DeviceRequest:
-        costs = [self.state.accounting.least_of_alternative(a) for a in request.first_available]
-        least = min(costs, key=lambda cost: (cost.get(GPU, 0.0), sum(cost.values())), default={})
+        accounting = self.state.accounting
+        costs = [accounting.least_of_alternative(a) for a in request.first_available]
+        least = min(costs, key=order_of_costs, default={})
         kept = zip(request.first_available, costs, strict=True)
-        return with_fields(request, first_available=tuple(a for a, cost in kept if cost == least))
+        request = with_fields(request, first_available=tuple(a for a, c in kept if c == least))
+
+        def costlier(option: DeviceRequestSpec) -> Iterator[str]:
+            costs = accounting.costs_by_kind(option)
+            least = min(costs.values(), key=order_of_costs, default={})
+            return (kind for kind, cost in costs.items() if cost != least)
+
+        return excluding(request, costlier)
 
     def _nodes_with_all(self, request: DeviceRequest) -> list[tuple[int, DeviceRequestSpec, float]]:
         """If *all* devices are the only option: rows, the request, and how many each node has."""
@@ -216,7 +248,11 @@ def place_within_quota(
         reason = _place(choices, choices.cheapest(options))
     if reason is UNAFFORDABLE:
         reason = over
-    return None if reason is None else _naming_closed(reason, options.closed)
+    if reason is None:
+        return None
+    if reason is not over and exclude_kinds(options.specs.values()):
+        reason = reason.with_clause(over.summary.partition(". ")[0])
+    return _naming_closed(reason, options.closed)
 
 
 def least_cost(state: CycleState, members: Sequence[Member]) -> Floats:
