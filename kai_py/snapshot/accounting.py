@@ -186,6 +186,8 @@ class Accounting:
         equivalents: dict[str, float] = {}
         for request in spec.devices.requests:
             exact = request.exactly
+            if exact is not None and exact.admin_access:
+                continue
             alternatives = request.first_available if exact is None else (exact,)
             most = max(alternatives, key=self._max_devices, default=None)
             resource = self.class_resource(most.device_class_name) if most is not None else ""

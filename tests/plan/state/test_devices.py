@@ -212,6 +212,16 @@ def test_claims_of_running_pods_close_cards_to_the_device_plugin():
     assert len(placed(world.plan())) == 2
 
 
+def test_admin_access_takes_no_card_of_the_device_plugin():
+    watcher = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All", "adminAccess": True}
+    request = {"name": "gpu", "exactly": watcher}
+    watching = claiming(pod("watch", 0, queue="team"), "all")
+    busy = [pod(f"plugin{i}", 1, queue="team", node="n0") for i in range(7)]
+    world = cluster(device_class(), node("n0", 8), gpu_slice("n0", 8), queue("team", 16), busy)
+    world.add(claim_of("all", request, owner="watch"), watching, pod("last", 1, queue="team"))
+    assert placed(world.plan()) == {"watch": "n0", "last": "n0"}
+
+
 @pytest.mark.slow
 def test_ten_thousand_claims_of_one_gang_stop_no_other():
     world = cluster(
