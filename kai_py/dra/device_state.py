@@ -130,6 +130,22 @@ class DeviceState:
         self._apply(allocation, -1)
         return lambda: self._apply(allocation, 1)
 
+    def mark_needed_by_admins(self, allocation: AllocationResult) -> Undo:
+        """Mark what devices with admin access need to be free, which they do not allocate.
+
+        That is the capacity of shares, and what counters are drawn on; returns the undo.
+        """
+        needed = tuple(
+            msgspec.structs.replace(each, admin_access=False)
+            for each in allocation.devices.results
+            if each.admin_access
+            and (each.share_id or self._consumes(PoolID(each.driver, each.pool), each.device))
+        )
+        if not needed:
+            return _nothing
+        devices = msgspec.structs.replace(allocation.devices, results=needed)
+        return self.mark_allocated(msgspec.structs.replace(allocation, devices=devices))
+
     def refresh_pool(self, pool: PoolID) -> None:
         """Apply changed slices of a pool to what its allocated devices draw."""
         for name, allocation in self.usage(pool).devices.items():
@@ -180,6 +196,10 @@ class DeviceState:
             self.pools[pool] = usage
         else:
             self.pools.pop(pool, None)
+
+
+def _nothing() -> None:
+    """Undo nothing."""
 
 
 def _with_result(

@@ -371,6 +371,7 @@ class CycleDevices:
     def _record_allocation(self, ref: ClaimRef, allocation: AllocationResult) -> Undo:
         self._allocations[ref.uid] = allocation
         undo = [state.mark_allocated(allocation) for state in self._states.values()]
+        undo.append(self._states[Capacity.FUTURE_IDLE].mark_needed_by_admins(allocation))
         return undo_all([*undo, partial(self._allocations.__delitem__, ref.uid)])
 
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:

@@ -7,6 +7,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from tests.support.scenario import (
     claim,
+    claim_of,
     claiming,
     claiming_job,
     cluster,
@@ -15,6 +16,7 @@ from tests.support.scenario import (
     gpu_slice,
     job,
     node,
+    partitions,
     placed,
     pod,
     queue,
@@ -221,3 +223,25 @@ def test_a_pod_whose_devices_no_other_takes_stays_as_it_is():
 
 def evicted_to(plan):
     return {each.pod.name: each.relocated_to for each in plan.evictions}
+
+
+def test_what_admin_access_needs_is_not_given_back_to_the_victims():
+    """A partition must be possible beside what is allocated, although it is not allocated."""
+    draws = [{"counterSet": "gpu", "counters": {"slices": {"value": "1"}}}]
+    type_of = {"whole": "gpu", "part": "mig"}
+    devices = [
+        {"name": name, "attributes": {"type": {"string": kind}}, "consumesCounters": draws}
+        for name, kind in type_of.items()
+    ]
+    slices = partitions("n0", devices, {"gpu": {"slices": 1}})
+    held = claim("low-gpu", owner="low", held_by=["low"], on=[("n0", "whole")])
+    low = claiming(pod("low", 0, queue="team", node="n0"), "low-gpu")
+    part = {"deviceClassName": "mig", "adminAccess": True}
+    asked = claim_of("high-gpu", {"name": "part", "exactly": part}, owner="high")
+    high = claiming(pod("high", 0, queue="team", priority=10, created=50), "high-gpu")
+    mig = device_class("mig", 'device.attributes["gpu.nvidia.com"].type == "mig"')
+    world = cluster(device_class(), mig, node("n0", 0), *slices, queue("team", 4), held, low)
+    plan = world.add(asked, high).plan()
+    assert evicted(plan) == ["low"]
+    assert [nomination.pod.name for nomination in plan.nominations] == ["high"]
+    assert placed(world.remove(low, held).plan()) == {"high": "n0"}
