@@ -9,12 +9,14 @@ access are free of charge.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import (
     MAX_RESULTS_PER_CLAIM,
+    AllocationResult,
     DeviceRequest,
     DeviceRequestAllocationResult,
     DeviceSubRequest,
@@ -181,8 +183,18 @@ class Accounting:
             for kind, gpus, rows in self.request_kinds(request)
         }
 
-    def plugin_equivalents(self, spec: ResourceClaimSpec) -> dict[str, float]:
-        """What a claim takes of resources that a device plugin may report for the same devices."""
+    def plugin_equivalents(
+        self, spec: ResourceClaimSpec, allocation: AllocationResult | None = None
+    ) -> dict[str, float]:
+        """What a claim takes of resources that a device plugin may report for the same devices.
+
+        That is the most it may take without an ``allocation``, and as much as this says with one.
+        """
+        if allocation is not None:
+            classes = _classes(spec)
+            results = (each for each in allocation.devices.results if not each.admin_access)
+            names = (self.class_resource(classes.get(each.request, "")) for each in results)
+            return {name: float(count) for name, count in Counter(names).items() if name}
         equivalents: dict[str, float] = {}
         for request in spec.devices.requests:
             exact = request.exactly

@@ -66,7 +66,12 @@ def pod_demand(
     if claims is None:
         claims = pod_claims(pod, owners.claim, group_claims(pod, owners.named))
     volumes = pod_volumes(pod, owners)
-    equivalents = total(accounting.plugin_equivalents(use.spec) for use in claims.uses)
+    equivalents = total(
+        accounting.plugin_equivalents(
+            use.spec, None if use.claim is None else use.claim.status.allocation
+        )
+        for use in claims.uses
+    )
     problem, share = _gpu_share(pod)
     try:
         shape = shapes.intern(

@@ -212,6 +212,19 @@ def test_claims_of_running_pods_close_cards_to_the_device_plugin():
     assert len(placed(world.plan())) == 2
 
 
+def test_allocated_claims_take_the_cards_of_their_devices_from_the_device_plugin():
+    """The alternative that was allocated counts, not the largest one."""
+    alternatives = [
+        {"name": f"x{n}", "deviceClassName": "gpu.nvidia.com", "count": n} for n in (1, 8)
+    ]
+    request = {"name": "gpu", "firstAvailable": alternatives}
+    held = claim_of("held", request, on=[("n0", "gpu-0")], of="gpu/x1", held_by=["p"])
+    world = cluster(device_class(), node("n0", 8), gpu_slice("n0", 8), queue("team", 16), held)
+    world.add(claiming(pod("p", 0, queue="team", node="n0"), "held", template=False))
+    world.add([pod(f"plugin{i}", 1, queue="team", created=i) for i in range(8)])
+    assert len(placed(world.plan())) == 7
+
+
 def test_admin_access_takes_no_card_of_the_device_plugin():
     watcher = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All", "adminAccess": True}
     request = {"name": "gpu", "exactly": watcher}
