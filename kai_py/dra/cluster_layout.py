@@ -127,7 +127,7 @@ def lay_out_cluster(
 
 
 def _kind(row: DeviceRow) -> Hashable:
-    """What a result can depend on besides attributes and reach."""
+    """What a result can depend on besides attributes, and how many nodes reach it."""
     return (
         row.id.driver,
         row.shareable,
@@ -135,5 +135,6 @@ def _kind(row: DeviceRow) -> Hashable:
         row.consumes,
         tuple((taint.key, taint.value, taint.effect) for taint in row.taints),
         bool(row.device.binding_conditions),
+        row.reach.width,
         row.skip_node_operations,
     )

@@ -73,6 +73,11 @@ class NodeReach(Struct, frozen=True):
     selector: NodeSelector | None = None
     all_nodes: bool = False
 
+    @property
+    def width(self) -> int:
+        """How many nodes can use the device, roughly: one, those of a selector, all."""
+        return 0 if self.node_name else 1 + self.all_nodes
+
     def includes(self, node: Node) -> bool:
         """Whether ``node`` can use the device."""
         if self.node_name:

@@ -2,7 +2,8 @@
 
 For one device of a request, smaller first, given the devices taken before it:
 
-    1. no binding conditions before some, then fewer taints that only a toleration allows
+    1. no binding conditions before some, then fewer taints that only a toleration allows, then
+       devices of the node, of the nodes of a selector, of all nodes
     2. more in common (PCIe root, NUMA node) with the devices already taken for the pod
     3. used before unused: a share of a device that is already shared, a partition of a GPU that is
        already partitioned
@@ -184,7 +185,7 @@ def _tightness(
 
 def _risk_penalty(row: DeviceRow) -> Rank:
     blocking = sum(taint.effect in HARD_EFFECTS for taint in row.taints)
-    return (float(bool(row.device.binding_conditions)), float(blocking))
+    return (float(bool(row.device.binding_conditions)), float(blocking), float(row.reach.width))
 
 
 def _remaining_count(search_state: SearchState, option: Option) -> int:

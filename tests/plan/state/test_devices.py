@@ -13,8 +13,10 @@ from tests.support.scenario import (
     claiming_job,
     cluster,
     device_class,
+    device_slice,
     evicted,
     gpu_slice,
+    job,
     node,
     placed,
     pod,
@@ -188,6 +190,32 @@ def test_a_claim_is_free_when_the_last_that_shares_it_has_ended():
     assert world.plan().nominations == (), "b is still there"
     world.add(replace(b, metadata=replace(b.metadata, deletion_timestamp=at(1000))))
     assert [n.pod.name for n in world.plan().nominations] == ["next-0"]
+
+
+@pytest.mark.parametrize("fabric", ["a-pool", "z-pool"])
+@pytest.mark.parametrize("first", ["n0", "n1"])
+@pytest.mark.parametrize("by_selector", [False, True])
+def test_devices_of_few_nodes_go_before_those_that_others_can_use(fabric, first, by_selector):
+    """Whichever pool comes first in order: the pod on the other node needs the shared device."""
+    gpu, nic = ({"name": kind, "attributes": {"type": {"string": kind}}} for kind in ("gpu", "nic"))
+    classes = [
+        device_class(kind, f'device.attributes["gpu.nvidia.com"].type == "{kind}"')
+        for kind in ("gpu", "nic")
+    ]
+    only = {"key": "kubernetes.io/hostname", "operator": "In", "values": [first]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [only]}]}
+    reach = {"nodeName": "", "nodeSelector": selector} if by_selector else {"nodeName": first}
+    world = cluster(*classes, queue("team", 8), job("pair", 2, "team"))
+    world.add(device_slice(fabric, [nic], nodeName="", allNodes=True))
+    world.add(device_slice("m-pool", [nic], **reach))
+    for name in ("n0", "n1"):
+        world.add(node(name, 0), device_slice(name, [gpu]))
+    requests = [{"name": k, "exactly": {"deviceClassName": k}} for k in ("gpu", "nic")]
+    for each in ("p0", "p1"):
+        made = pod(each, 0, owner=world.get("jobs", "pair"))
+        world.add(claim_of(each, *requests, owner=each), claiming(made, each))
+    used = [("n0", "gpu"), ("n1", "gpu"), ("m-pool", "nic"), (fabric, "nic")]
+    assert sorted(devices(world.plan())) == sorted(used)
 
 
 def test_device_plugin_and_claims_never_share_a_card():
