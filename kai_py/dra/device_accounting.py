@@ -74,6 +74,7 @@ class DeviceAccounting:
             devices_by_node=lambda request: devices_by_node(self._requested_kinds(request)),
             device_quota_resources=self._device_quota_resources,
             request_kinds=self._request_kinds,
+            device_resource=self._device_resource,
         )
 
     def start_cycle(self) -> None:
@@ -166,6 +167,12 @@ class DeviceAccounting:
 
     def _class_info(self, name: str) -> ClassInfo:
         return self._class_infos.get(name, NO_CLASS)
+
+    def _device_resource(self, driver: str, device_class: str) -> str:
+        """The resource by which a device plugin would report a device of a driver; "" if none."""
+        found = self.classes.get(device_class)
+        named = "" if found is None else found.spec.extended_resource_name
+        return named or self.definition.plugin_resources.get(driver, "")
 
     def _request_weights(self, request: DeviceRequestSpec) -> tuple[float, ...]:
         """What the devices that a request can get count as, in GPUs, ascending.

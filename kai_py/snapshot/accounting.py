@@ -37,6 +37,9 @@ MAX_MIG_SLICES = 16
 ClassResource = Callable[[str], str]
 """The resource by which a device plugin would report the devices of a DeviceClass; "" if none."""
 
+DeviceResource = Callable[[str, str], str]
+"""The same for a device of a driver that was claimed through a DeviceClass."""
+
 DeviceCount = Callable[[str, Set[str]], float]
 """Devices of the cluster that count in a row of devices, without those of nodes, by name."""
 
@@ -86,6 +89,7 @@ class Accounting:
     certain_quota_resources: RequestQuotaResources = lambda _: ()
     devices_by_node: DevicesByNode = lambda _: {}
     request_kinds: RequestKinds = lambda _: ()
+    device_resource: DeviceResource = lambda *_: ""
     device_quota_resources: DeviceQuotaResources = lambda *_: ()
 
     def requests(self, requests: Mapping[str, float]) -> dict[str, float]:
@@ -193,7 +197,9 @@ class Accounting:
         if allocation is not None:
             classes = _classes(spec)
             results = (each for each in allocation.devices.results if not each.admin_access)
-            names = (self.class_resource(classes.get(each.request, "")) for each in results)
+            names = (
+                self.device_resource(each.driver, classes.get(each.request, "")) for each in results
+            )
             return {name: float(count) for name, count in Counter(names).items() if name}
         equivalents: dict[str, float] = {}
         for request in spec.devices.requests:

@@ -253,6 +253,17 @@ def test_allocated_claims_take_the_cards_of_their_devices_from_the_device_plugin
     assert len(placed(world.plan())) == 7
 
 
+def test_allocated_devices_of_other_drivers_take_no_cards_of_the_device_plugin():
+    """The class has GPUs as well; what was allocated is a network card."""
+    request = {"name": "any", "exactly": {"deviceClassName": "any"}}
+    held = claim_of("held", request, driver="dra.net", on=[("n0", "nic")], held_by=["p"])
+    nics = device_slice("n0", [{"name": "nic"}], driver="dra.net", part="nics")
+    world = cluster(device_class("any", "true"), node("n0", 8), gpu_slice("n0", 8), nics, held)
+    world.add(queue("team", 16), [pod(f"plugin{i}", 1, queue="team", created=i) for i in range(8)])
+    world.add(claiming(pod("p", 0, queue="team", node="n0"), "held", template=False))
+    assert len(placed(world.plan())) == 8
+
+
 def test_admin_access_takes_no_card_of_the_device_plugin():
     watcher = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All", "adminAccess": True}
     request = {"name": "gpu", "exactly": watcher}
