@@ -40,6 +40,10 @@ MAX_REQUESTS = 4_096
 """Requests for which the resources that their devices count as are cached."""
 
 
+KindsOfCost = tuple[Sequence[str], float, tuple[str, ...]]
+"""Kinds of devices that cost the same: the GPUs of one, and the limits that it counts towards."""
+
+
 @dataclass
 class DeviceAccounting:
     """The rules of accounting, with what they need to know of classes, devices and limits."""
@@ -51,6 +55,7 @@ class DeviceAccounting:
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     _class_infos: dict[str, ClassInfo] = field(default_factory=dict)
     _weights_of_requests: dict[Hashable, tuple[float, ...]] = field(default_factory=dict)
+    _kinds_of_requests: dict[Hashable, tuple[KindsOfCost, ...]] = field(default_factory=dict)
     _limits: DeviceLimits = field(default_factory=DeviceLimits)
     _limits_of_requests: dict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = field(
         default_factory=dict
@@ -86,6 +91,7 @@ class DeviceAccounting:
         """Count devices by these limits from the next ``limits_changed`` on."""
         self._limits.replace(limits)
         self._limits_of_requests.clear()
+        self._kinds_of_requests.clear()
 
     def limits_changed(self) -> bool:
         """Whether devices may count otherwise than at the last call, by limits."""
@@ -104,6 +110,7 @@ class DeviceAccounting:
         self.classes = classes
         self._weights_of_requests.clear()
         self._limits_of_requests.clear()
+        self._kinds_of_requests.clear()
         self.kinds.weights.forget(self.inventory.pools())
 
     def count_classes(self) -> bool:
@@ -179,9 +186,7 @@ class DeviceAccounting:
 
         Where its class matches no device yet it counts by the drivers that the selectors name.
         """
-        name = request.device_class_name
-        expressions, capacity = selector_texts(request.selectors), request.capacity.requests
-        key = (name, *expressions), tuple(sorted((n, str(value)) for n, value in capacity.items()))
+        name, key = request.device_class_name, _request_key(request)
         known = self._weights_of_requests.get(key)
         if known is not None:
             return known
@@ -197,20 +202,26 @@ class DeviceAccounting:
         remember(self._weights_of_requests, key, weights, MAX_REQUESTS)
         return weights
 
-    def _request_kinds(
-        self, request: DeviceRequestSpec
-    ) -> Iterator[tuple[str, float, Sequence[str]]]:
+    def _request_kinds(self, request: DeviceRequestSpec) -> Sequence[KindsOfCost]:
         """As ``RequestKinds``; a limit by identifiers counts where each device of a kind does."""
+        key = _request_key(request)
+        known = self._kinds_of_requests.get(key)
+        if known is not None:
+            return known
         requested = _requested_capacity(request)
+        kinds: dict[tuple[float, tuple[str, ...]], list[str]] = {}
         for kind in self._requested_kinds(request):
             is_gpu = self.definition.counts(kind.row.id.driver, request.device_class_name)
             gpus = kind.gpus * requested_share(kind.row, requested) if is_gpu else 0.0
-            counted = [
+            counted = tuple(
                 limit.resource
                 for limit in self._limits.limits
                 if self._limits.counted(kind, limit) == kind.devices
-            ]
-            yield kind.row.kind, gpus, counted
+            )
+            kinds.setdefault((gpus, counted), []).append(kind.row.kind)
+        found = tuple((names, gpus, counted) for (gpus, counted), names in kinds.items())
+        remember(self._kinds_of_requests, key, found, MAX_REQUESTS)
+        return found
 
     def _device_gpus(self, result: DeviceRequestAllocationResult, device_class: str) -> float:
         """GPUs that an allocated device, or share of it, counts as; a removed one by its driver."""
@@ -268,6 +279,12 @@ class DeviceAccounting:
         """Quota resources towards which a device counts; none once it is removed."""
         row = self.inventory.device(DeviceID(driver, pool, device)) if self._limits.limits else None
         return () if row is None else self._limits.resources_of(row)
+
+
+def _request_key(request: DeviceRequestSpec) -> Hashable:
+    """What the devices that a request can get, and their cost, depend on."""
+    amounts = sorted((name, str(value)) for name, value in request.capacity.requests.items())
+    return request.device_class_name, *selector_texts(request.selectors), tuple(amounts)
 
 
 def _requested_capacity(request: DeviceRequestSpec) -> dict[str, int]:

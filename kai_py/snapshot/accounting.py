@@ -10,7 +10,7 @@ access are free of charge.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kai_py.api.gpu_share import GpuShare
@@ -60,8 +60,8 @@ DeviceQuotaResources = Callable[[str, str, str], Iterable[str]]
 RequestWeight = Callable[[DeviceRequestSpec], float]
 """The most GPUs that one device of a request stands for."""
 
-RequestKinds = Callable[[DeviceRequestSpec], Iterable[tuple[str, float, Iterable[str]]]]
-"""The kinds of devices that a request can get: kind, GPUs, rows in which each of them counts."""
+RequestKinds = Callable[[DeviceRequestSpec], Iterable[tuple[Sequence[str], float, Iterable[str]]]]
+"""Kinds of devices that a request can get: those that cost the same, GPUs, rows of a device."""
 
 DeviceWeight = Callable[[DeviceRequestAllocationResult, str], float]
 """GPUs that an allocated device, or share of one, of a DeviceClass stands for."""
@@ -180,12 +180,14 @@ class Accounting:
             devices,
         )
 
-    def costs_by_kind(self, request: DeviceRequestSpec) -> dict[str, dict[str, float]]:
-        """What one device of a request costs, by its kind."""
-        return {
-            kind: _cost(gpus, request.device_class_name, rows, 1.0)
-            for kind, gpus, rows in self.request_kinds(request)
-        }
+    def costs_by_kind(
+        self, request: DeviceRequestSpec
+    ) -> list[tuple[Sequence[str], dict[str, float]]]:
+        """What one device of a request costs: kinds of equal cost, and that cost."""
+        return [
+            (kinds, _cost(gpus, request.device_class_name, rows, 1.0))
+            for kinds, gpus, rows in self.request_kinds(request)
+        ]
 
     def plugin_equivalents(
         self, spec: ResourceClaimSpec, allocation: AllocationResult | None = None

@@ -7,7 +7,9 @@ from hypothesis import example, settings
 from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
+from kai_py.plan.actions import allocate
 from kai_py.plan.plan import Stage
+from kai_py.plan.session import device_options
 from tests.support.examples import examples
 from tests.support.scenario import (
     claim_of,
@@ -245,3 +247,19 @@ def test_pods_of_a_gang_get_the_cheapest_kinds_if_the_found_ones_exceed_the_limi
     plan = two_products(1, order, owner, *first).plan()
     assert len(placed(plan)) == 2
     assert products(plan, order)["H100"] <= 1
+
+
+def test_equal_pods_beyond_the_limit_are_tried_once(monkeypatch):
+    tried = []
+
+    def place(state, gang, *args):
+        tried.append(gang.key)
+        return device_options.place_within_quota(state, gang, *args)
+
+    monkeypatch.setattr(allocate, "place_within_quota", place)
+    pods = [each for i in range(6) for each in asking(f"p{i}", ANY_GPU, created=i)]
+    plan = two_products(0, ("H100", "A100"), *pods).plan()
+    assert len(placed(plan)) == 2
+    assert [key.rpartition("/")[2] for key in tried] == ["p0", "p1", "p2"]
+    [reason] = {each.message for each in plan.unplaced}
+    assert "2 beyond the quota" in reason

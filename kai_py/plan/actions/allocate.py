@@ -86,7 +86,7 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
         return False
     over = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if over is not None:
-        reason = _place_over(state, gang, request, over)
+        reason = solver.solve_over(gang, request, over)
     else:
         reserved = check_reserved_quota(state, gang, state.request_cost(gang))
         reason = reserved or solver.solve(gang, request)
@@ -144,6 +144,26 @@ class _AllocateSolver:
             reason = found
             self._failed.add(shape, _FailedRequest(reason, size), size)
         return for_gang(reason, gang, request.members, self._state.statement.placed)
+
+    def solve_over(
+        self, gang: Gang, request: PlacementRequest, over: Unschedulable
+    ) -> Unschedulable | None:
+        """``solve`` for a request whose highest cost exceeds a bound (``over``).
+
+        Equal requests of a queue fail alike while its usage is the same.
+        """
+        state, members = self._state, request.members
+        shape, size = request_kind(state, gang, request), len(members)
+        if shape is None or any(member.shape.shared_claims for member in members):
+            return _place_over(state, gang, request, over)
+        key = shape, size, gang.queue, gang.is_preemptible(members), over.message
+        failed = self._failed.find(key, size)
+        if failed is not None:
+            return failed.reason
+        reason = _place_over(state, gang, request, over)
+        if reason is not None and not state.turns.spending.cut_short:
+            self._failed.add(key, _FailedRequest(reason, size), size)
+        return reason
 
     def capacity_has_grown(self) -> None:
         """Forget failed requests, which may succeed now."""

@@ -174,10 +174,10 @@ class ClaimChoices:
             base = others + self._extra(choice, option)
             accounting, vector = self.state.accounting, self.state.quota.cost_vector
             costs = accounting.costs_by_kind(option)
-            least = vector(accounting.least_of_alternative(option, 1.0)) if costs else base
-            for kind, cost in costs.items():
+            least = vector(accounting.least_of_alternative(option, 1.0))
+            for kinds, cost in costs:
                 if not self._allow(base + vector(cost) - least):
-                    yield kind
+                    yield from kinds
 
         return excluding(request, exceeding)
 
@@ -190,8 +190,8 @@ class ClaimChoices:
 
         def costlier(option: DeviceRequestSpec) -> Iterator[str]:
             costs = accounting.costs_by_kind(option)
-            least = min(costs.values(), key=order_of_costs, default={})
-            return (kind for kind, cost in costs.items() if cost != least)
+            least = min((cost for _, cost in costs), key=order_of_costs, default={})
+            return (kind for kinds, cost in costs if cost != least for kind in kinds)
 
         return excluding(request, costlier)
 

@@ -8,6 +8,9 @@ from kai_py.api.records.resource import DeviceRequest, DeviceSelector, ResourceC
 from kai_py.dra.parsed_claims import ExcludedKinds
 from kai_py.snapshot.accounting import GPU, DeviceRequestSpec
 
+MAX_EXCLUDED = 1_000
+"""Kinds that a request may exclude; with more, what is found is only checked against the bounds."""
+
 
 def order_of_costs(cost: Mapping[str, float]) -> tuple[float, float]:
     """Sorts costs: by GPUs, then by everything together."""
@@ -23,7 +26,9 @@ def excluding(
         if option.allocation_mode == "All":
             return option.selectors
         excluded = tuple(sorted(kinds(option)))
-        return (*option.selectors, ExcludedKinds(kinds=excluded)) if excluded else option.selectors
+        if not 0 < len(excluded) <= MAX_EXCLUDED:
+            return option.selectors
+        return (*option.selectors, ExcludedKinds(kinds=excluded))
 
     exact = request.exactly
     if exact is not None and not exact.admin_access:
