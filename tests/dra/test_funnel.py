@@ -115,6 +115,20 @@ def test_partitions_without_counters_left_are_told():
     assert "2 have insufficient counters" in diagnosis_message(funnel, [claim_for(3)])
 
 
+def test_a_pool_that_keeps_all_devices_from_one_node_is_not_the_reason_of_the_others():
+    """Requests for all devices need complete pools, each node those that it sees."""
+    claims = [claim_for(allocationMode="All")]
+    partial = device_slice("n0", [gpu("g0")], of=2)
+    of_n0 = funnel_of([partial], claims)
+    assert isinstance(of_n0, AllocationError)
+    assert "is currently being updated" in str(of_n0)
+    busy = device_slice("n1", [gpu("g0"), gpu("g1")])
+    funnel = funnel_of([partial, busy], claims, held=[("n1", "g0")])
+    text = diagnosis_message(funnel, claims)
+    assert "1 in use" in text
+    assert f"pool {DRIVER}/n0 incomplete (1 of 2 slices)" in text
+
+
 def test_incomplete_pools_are_named_and_their_devices_not_counted():
     funnel = funnel_of([device_slice("n0", [gpu("a")], of=3)], [claim_for()])
     assert funnel.devices == 0

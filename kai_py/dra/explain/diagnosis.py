@@ -37,6 +37,7 @@ from kai_py.dra.identity import AllocationError
 from kai_py.dra.parsed_claims import Option
 from kai_py.dra.pools import Pool, PoolStatus
 from kai_py.dra.search_state import SearchState
+from kai_py.dra.spending import SelectorsTooExpensiveError
 from kai_py.dra.usage_classes import device_usage
 
 PASSING_CHECKS = frozenset(
@@ -113,7 +114,7 @@ def diagnose_allocation(
 ) -> AllocationDiagnosis | AllocationError:
     """Diagnose ``claims`` on ``rows``, (n,) of ``nodes``.
 
-    A fault of the claims is returned as it is.
+    A fault of the claims is returned as it is, one of single nodes if all nodes have one.
     """
     try:
         query, usage = allocator.query(claims, nodes, state)
@@ -123,10 +124,16 @@ def diagnose_allocation(
     assert layout is not None
     kinds = _kinds(query, usage, rows)
     steps = [query.step(kind.row, int(usage[kind.row]), state) for kind in kinds]
-    for kind, step in zip(kinds, steps, strict=True):
-        if isinstance(step.failure, AllocationError):
-            uncached = allocator.allocate_uncached(claims, nodes[kind.row], state)
-            return uncached if isinstance(uncached, AllocationError) else step.failure
+    errors = [
+        (kind.row, step.failure)
+        for kind, step in zip(kinds, steps, strict=True)
+        if isinstance(step.failure, AllocationError)
+    ]
+    if len(errors) < len(steps):
+        errors = [each for each in errors if isinstance(each[1], SelectorsTooExpensiveError)]
+    for row, failure in errors[:1]:
+        uncached = allocator.allocate_uncached(claims, nodes[row], state)
+        return uncached if isinstance(uncached, AllocationError) else failure
     visible = _visible_devices(layout, rows)
     selected = [select_devices(option, layout, visible) for option in query.claims.options]
     options = tuple(_diagnose_option(each, query, kinds, state) for each in selected)
