@@ -377,9 +377,7 @@ class CycleDevices:
     def _release_claim(self, ref: ClaimRef, pod_uid: str) -> Undo:
         claim = self._snapshot.devices.claim(ref)
         left = self.users.leave(ref.uid, pod_uid) if claim is not None else None
-        if claim is None or left is None:
-            return no_undo
-        return undo_all([left, self._free_unused(ref)])
+        return no_undo if left is None else undo_all([left, self._free_unused(ref)])
 
     def _free_unused(self, ref: ClaimRef) -> Undo:
         """Free the claim's devices unless they are free already or the claim is in use."""
