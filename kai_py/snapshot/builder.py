@@ -100,7 +100,7 @@ class SnapshotBuilder:
         """Take in one change of a watched object; ``kind`` is its ``Kind.collection_name``."""
         record = new if new is not None else old
         if isinstance(record, Pod):
-            self._observe_pool(record.metadata.uid, new)
+            self._own.observe(self._pods.get(record.metadata.uid), new, self.assumed_node)
         for table in self._tables.object_tables.following(kind):
             self._quarantine.apply(table, kind, old, new)
         try:
@@ -116,11 +116,6 @@ class SnapshotBuilder:
             self._quarantine.clear_record(kind, record, READING)
         if new is None:
             self._quarantine.forget_record(kind, record)
-
-    def _observe_pool(self, uid: str, new: object | None) -> None:
-        known = self._pods.get(uid)
-        bound = known is not None and bool(known.spec.node_name or self.assumed_node(uid))
-        self._own.observe(known, new if isinstance(new, Pod) else None, bound=bound)
 
     def gang_of(self, pod: Pod) -> GangSpec | None:
         """The gang of a pod of ours, None for pods of other schedulers."""

@@ -5,6 +5,8 @@ pod stays in its pool whatever becomes of the label: it holds the capacity of a 
 charged to its queue and which others may take back.
 """
 
+from collections.abc import Callable
+
 from kai_py.api.records.core import Pod
 from kai_py.snapshot.settings import SnapshotSettings
 
@@ -17,12 +19,17 @@ class OwnPods:
         self._settings = settings
         self._kept: dict[str, bool] = {}
 
-    def observe(self, known: Pod | None, new: Pod | None, *, bound: bool) -> None:
-        """Take in a change of a pod, ``bound`` before it, ahead of all that asks about it."""
+    def observe(
+        self, known: Pod | None, new: object | None, assumed_node: Callable[[str], str]
+    ) -> None:
+        """Take in a change of a pod that was ``known``, ahead of all that asks about it.
+
+        ``assumed_node``: the node of a pod that the watch does not show as bound yet, by uid.
+        """
         if known is None:
             return
         uid = known.metadata.uid
-        if new is None or not bound:
+        if not isinstance(new, Pod) or not (known.spec.node_name or assumed_node(uid)):
             self._kept.pop(uid, None)
         elif uid not in self._kept:
             was = self._settings.in_pool(known.metadata)

@@ -17,6 +17,7 @@ from kai_py.dra.inventory import Inventory
 from kai_py.grouping.gang import Owner
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.actions.resume import capacity_holds
+from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.extensions import step_key
 from kai_py.plan.observations import ObjectProblem, QueueShare
 from kai_py.plan.placement.next_pods import (
@@ -129,27 +130,23 @@ def _spares(state: CycleState) -> dict[str, tuple[str, ...]]:
 
 def build_plan(
     state: CycleState,
-    inventory: Inventory,
+    memory: CycleMemory,
     *,
     placements: tuple[GangPlacement, ...],
     evictions: tuple[Eviction, ...],
     admissions: tuple[Admission, ...],
     unplaced: tuple[Unplaced, ...],
-    pending_by_queue: Mapping[str, int],
     problems: tuple[ObjectProblem, ...],
 ) -> Plan:
-    """The decisions of the cycle, in the order of decision.
-
-    ``pending_by_queue``: how many gangs are pending; ``problems``: known ones.
-    """
+    """The decisions of the cycle, in the order of decision; ``problems``: known ones."""
     names, step = state.snapshot.nodes.names, state.turns.step
     later = _placed_for_later(state)
     promised = {row for each in state.placer.reservations.active for row in each.rows}
     promised.update(each.row for each in later)
-    found = step("problems", object_problems, state.snapshot, inventory)
+    found = step("problems", object_problems, state.snapshot, memory.devices.inventory)
     holds = step("holds", capacity_holds, state.snapshot, state.settings.reservation_seconds)
     spares = step("spares", _spares, state) or {}
-    shares = step("queue shares", queue_shares, state, pending_by_queue, spares)
+    shares = step("queue shares", queue_shares, state, memory.pending.by_queue, spares)
     return Plan(
         placements=placements,
         nominations=tuple(

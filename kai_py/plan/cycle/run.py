@@ -47,16 +47,12 @@ def run_cycle(
     watch: CycleWatch | None = None,
     stale: Sequence[str] = (),
 ) -> Plan:
-    """The plan for ``snapshot``; ``watch`` ends a cycle that takes too long.
-
-    ``stale``: keys of gangs that the cycle is known to evict, whatever else it decides.
-    """
+    """The plan; ``watch`` may end the cycle early. Gangs in ``stale``, by key, are evicted."""
     # 1. Devices, queues and fair shares as the snapshot has them.
     state, ready_times = _open(snapshot, settings, memory, watch)
     pending, step = memory.pending.all, state.turns.step
     ready, ready_keys = _ready_gangs(state, memory.pending)
-    _evict_failing(state, memory.startups, ready_times)
-    step("stale", evict_stale, state, [snapshot.gangs[key] for key in stale])
+    _evict_failing(state, memory.startups, ready_times, stale)
     turnover = step("turnover", Turnover, state)
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", reserve_expected, state)
@@ -64,8 +60,7 @@ def run_cycle(
     # 3. Gangs that have waited too long get nodes reserved as they drain. Those whose answer of the
     #    last cycle still holds get no turn.
     step("reserve", reserve, state, _waiting(state, ready))
-    begun = step("decisions", state.decisions, by_share=True)
-    last = memory.settled
+    last, begun = memory.settled, step("decisions", state.decisions, by_share=True)
     settled = step("known answers", memory.take_settled, state, begun, ready, ready_keys) or {}
     repeated = last if last is not None and _are_all(settled, last, pending) else None
     ready = tuple([gang for gang in ready if gang.key not in settled]) if repeated is None else ()
@@ -73,8 +68,7 @@ def run_cycle(
     if turnover is not None:
         step("turnover", turnover.reserve_for_largest, _waiting(state, ready))
     # 4. The others take idle capacity, then what consolidation frees, then what fairness and
-    #    priority allow; at last, gangs below minMember for too long are evicted. What these have
-    #    is for the others: they are planned again with it.
+    #    priority allow. If gangs below minMember are evicted at last, the others may have theirs.
     run_actions(state, ready, turnover)
     if not stale and (stale := step("late evictions", _stale_for_others, state, decided) or ()):
         return run_cycle(snapshot, settings, memory, watch, stale)
@@ -94,18 +88,17 @@ def run_cycle(
     # 6. What was decided, and why the rest stays pending.
     plan = build_plan(
         state,
-        memory.devices.inventory,
+        memory,
         placements=placements,
         evictions=_record_decisions(state, memory, ready_times),
         admissions=admitted,
         unplaced=_unplaced(state, pending, settled, repeated),
-        pending_by_queue=memory.pending.by_queue,
         problems=memory.problems_of(snapshot.queues, snapshot.now),
     )
     step("conclude", state.statement.conclude)
     if is_settled and begun is not None and memory.may_settle and not settings.extra_actions:
-        finished = FinishedCycle(begun, ready_keys, settled, plan)
-        memory.settled = repeated or step("settle", _settle, state, finished, memory)
+        done = FinishedCycle(begun, ready_keys, settled, plan)
+        memory.settled = repeated or step("settle", _settle, state, done, memory)
     return with_failures(plan, state.turns)
 
 
@@ -181,13 +174,17 @@ def _waiting(state: CycleState, gangs: Iterable[Gang]) -> Iterator[Gang]:
 
 
 def _evict_failing(
-    state: CycleState, startups: Startups, ready_times: Mapping[str, ReadyRule]
+    state: CycleState,
+    startups: Startups,
+    ready_times: Mapping[str, ReadyRule],
+    stale: Sequence[str],
 ) -> None:
     """Evict pods that can't go on where they run; not in favour of other gangs."""
     step = state.turns.step
     step("unhealthy", evict_unhealthy, state)
     step("unready", evict_unready, state, startups, ready_times)
     step("departure", leave_nodes, state)
+    step("stale", evict_stale, state, [state.snapshot.gangs[key] for key in stale])
 
 
 def _decision_count(state: CycleState) -> tuple[int, int]:

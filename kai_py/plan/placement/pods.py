@@ -211,5 +211,5 @@ def _too_many_users(attempt: Attempt, members: Sequence[Member]) -> Unschedulabl
     """The reason if claims would have too many users with these pods; else None."""
     if not members[0].shape.has_claims:
         return None
-    crowded = attempt.statement.devices.crowded_claim(members, attempt.capacity)
+    crowded = attempt.statement.devices.users.crowded(members, attempt.capacity)
     return Unschedulable(Stage.DEVICES, f"{crowded}.") if crowded else None

@@ -211,10 +211,6 @@ class CycleDevices:
                 found[row] = bool(serving(gpus, request.part))
         return found
 
-    def crowded_claim(self, members: Sequence[Member], capacity: Capacity) -> str:
-        """The first claim that has too many users with ``members``, as a sentence; else ""."""
-        return self.users.crowded(members, capacity)
-
     def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
         """The unallocated claims that are charged to the gang of a pod.
 
