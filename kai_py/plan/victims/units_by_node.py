@@ -18,7 +18,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.replica_steps import units_by_row
-from kai_py.plan.victims.units import VictimUnit
+from kai_py.plan.victims.units import VictimUnit, is_evicted
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Bools, Floats, Ints
 
@@ -177,13 +177,13 @@ class UnitsByNode:
         )
 
     def _remove(self, evicted: Iterable[Member]) -> None:
-        """Remove the units of these pods."""
+        """Remove the units of these pods, which this cycle has evicted."""
         rows = set[int]()
         positions = self._state.snapshot.nodes.positions
         for member in evicted:
             row = positions.get(member.node)
             for unit in self._units[self._position[row]] if row in self._position else ():
-                if member in unit.members:
+                if is_evicted(unit, self._state.statement.evicted):
                     rows.update(positions[each.node] for each in unit.members)
                     self._place.pop(unit, None)
         for row in sorted(rows):
