@@ -250,6 +250,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     derived = {
         "empty_nodes",
         "parts_of_cluster",
+        "lost_work_of_pods",
         "freed_by_shape",
         "freed_devices_by_shape",
         "_charged",

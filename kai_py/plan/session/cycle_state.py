@@ -101,6 +101,8 @@ class CycleState:
 
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
+    lost_work_of_pods: dict[int, float] = field(default_factory=dict)
+    """Cache of what pods lose if they are evicted now, by the id of a member of the snapshot."""
     freed_by_shape: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     """Cache of ``FreedResources``, by the number of a shape."""
     freed_devices_by_shape: dict[int, Mapping[str, int]] = field(default_factory=dict)

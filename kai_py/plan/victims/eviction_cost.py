@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import lost_seconds
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
 EvictionCost = tuple[float, int, int]
@@ -57,7 +58,8 @@ class EvictionCosts:
             return 0.0
         lost = self._lost_work.get(unit)
         if lost is None:
-            lost = self._lost_work[unit] = self.lost_work_at(unit, self._state.snapshot.now)
+            lost = sum([self._lost_now(unit.gang, member) for member in unit.members], 0.0)
+            lost = self._lost_work[unit] = lost * self._weight(unit.gang)
         return lost
 
     def lost_work_at(self, unit: VictimUnit, at: float) -> float:
@@ -67,19 +69,27 @@ class EvictionCosts:
         seconds since the epoch; pods that are expected to have ended by then lose nothing. The work
         of one pod: ``policy.lost_work``.
         """
+        if at <= self._state.snapshot.now:
+            return self.lost_work(unit)
+        ends, gang = self._state.expected_ends, unit.gang
+        staying = [member for member in unit.members if ends.end_of(gang, member) > at]
+        lost = sum([self._lost_at(gang, member, at) for member in staying], 0.0)
+        return lost * self._weight(gang)
+
+    def _lost_now(self, gang: Gang, member: Member) -> float:
+        known = self._state.lost_work_of_pods
+        lost = known.get(id(member))
+        if lost is None:
+            lost = known[id(member)] = self._lost_at(gang, member, self._state.snapshot.now)
+        return lost
+
+    def _lost_at(self, gang: Gang, member: Member, at: float) -> float:
         state = self._state
-        restart_cost, is_later = state.settings.loss_rules.restart_cost, at > state.snapshot.now
-        lost, by_kind = 0.0, dict[tuple[int, float], float]()
-        for member in unit.members:
-            if is_later and state.expected_ends.end_of(unit.gang, member) <= at:
-                continue
-            # Pods with the same charge that were bound at the same time lose the same.
-            if (kind := (id(member.charge), member.bound_since)) not in by_kind:
-                part = part_of_cluster(state, state.quota.cost(member.charge))
-                by_kind[kind] = part * lost_seconds(unit.gang, member, at, restart_cost)
-            lost += by_kind[kind]
-        evictions = state.eviction_limits.evictions_of(unit.gang, by_others=self._by_others)
-        return lost * (1 + evictions)
+        part = part_of_cluster(state, state.quota.cost(member.charge))
+        return part * lost_seconds(gang, member, at, state.settings.loss_rules.restart_cost)
+
+    def _weight(self, gang: Gang) -> int:
+        return 1 + self._state.eviction_limits.evictions_of(gang, by_others=self._by_others)
 
 
 def part_of_cluster(state: CycleState, cost: Floats) -> float:
