@@ -77,6 +77,8 @@ COMMANDS = (
     ),
 )
 
+GC_THRESHOLDS = (200_000, 20, 100)
+"""Of garbage collection in commands."""
 FULL_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing to a stream; those of a file name the file."""
 
@@ -136,7 +138,8 @@ def load_command(entry: Command) -> Any:
 def _without_collection() -> Iterator[None]:
     """Without garbage collection, in the block and of what it left: imports create no garbage.
 
-    It would take a third of the processor time of a command.
+    It would take a third of the processor time of a command. From then on it is rare: objects that
+    were read from files or a cluster live as long as the command.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -144,6 +147,7 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         if enabled:
             gc.enable()
 

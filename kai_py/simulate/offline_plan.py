@@ -143,20 +143,28 @@ def newest_time(documents: Iterable[Document]) -> float:
 
     ``UNDATED`` if none has one.
     """
-    newest = max((each for document in documents for each in _times(document)), default="")
+    newest = ""
+    for text in (each for document in documents for each in _times(document)):
+        if text > newest and _is_time(text):
+            newest = text
     return datetime.fromisoformat(newest).timestamp() if newest else UNDATED
 
 
 def _times(document: Document) -> Iterator[str]:
-    """Times as the API server writes them, whose order as text is their order in time."""
+    """Texts as long as the times that the API server writes."""
     paths = ("metadata.creationTimestamp", "status.startTime")
     for text in (value_at(document, path) for path in paths):
         if isinstance(text, str) and len(text) == len("2026-01-01T00:00:00Z"):
-            try:
-                datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
-            except ValueError:
-                continue
             yield text
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is a time of the form whose order as text is the order in time."""
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
+    except ValueError:
+        return False
+    return True
 
 
 def _placements(plan: Plan, cluster: OfflineCluster, cycle: int) -> Iterator[PlannedPod]:

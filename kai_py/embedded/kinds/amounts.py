@@ -6,8 +6,9 @@ Source: k8s.io/kubernetes pkg/apis/core/validation (``validateResourceRequiremen
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
-from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.api.quantity import QuantityError, parse_quantity
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError, invalid_value, required
 
@@ -46,12 +47,16 @@ def requirement_errors(resources: Json, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for side in _SIDES:
         amounts, item_path = resources.get(side) or {}, f"{path}.{side}" + "[{}]"
-        errors += _name_errors(amounts, item_path)
-        errors += _value_errors(amounts, item_path)
-    limits, requests = (_readable(resources.get(side) or {}) for side in _SIDES)
-    for name, requested in requests.items():
-        limit = limits.get(name)
-        if limit is None:
+        if not all(_is_possible(name, amount) for name, amount in amounts.items()):
+            errors += _name_errors(amounts, item_path)
+            errors += _value_errors(amounts, item_path)
+    limits, requests = (resources.get(side) or {} for side in _SIDES)
+    for name, amount in requests.items():
+        if name not in limits or limits[name] == amount:
+            continue
+        try:
+            requested, limit = parse_quantity(amount), parse_quantity(limits[name])
+        except QuantityError:
             continue
         if requested != limit and not _may_overcommit(name):
             rule = f"must be equal to {name} limit of {limit}"
@@ -90,6 +95,12 @@ def is_of_containers(resource: str) -> bool:
     return "/" in resource or resource in STANDARD or resource.startswith(HUGE_PAGES)
 
 
+@lru_cache(maxsize=4096, typed=True)
+def _is_possible(name: str, amount: str | int | float | None) -> bool:
+    """Whether a container may have the amount; most pods have amounts of which many have some."""
+    return not [*_name_errors([name], ""), *_value_errors({name: amount}, "")]
+
+
 def _name_errors(names: Iterable[str], path: str) -> Iterator[FieldError]:
     for name in names:
         if not is_of_containers(name):
@@ -112,16 +123,6 @@ def _value_errors(
             yield invalid_value(item_path, str(quantity), "must be greater than or equal to 0")
         elif not quantity.is_integer() and (name in _WHOLE or not _is_native(name)):
             yield invalid_value(item_path, str(quantity), "must be an integer")
-
-
-def _readable(amounts: Mapping[str, str | int | float | None]) -> dict[str, Quantity]:
-    found = {}
-    for name, value in _set(amounts).items():
-        try:
-            found[name] = parse_quantity(value)
-        except QuantityError:
-            continue
-    return found
 
 
 def _set(amounts: Mapping[str, str | int | float | None]) -> dict[str, str | int | float]:

@@ -101,12 +101,16 @@ def complete_pod(pod: Document, store: Store, *, is_new: bool) -> str:
 
     ``is_new``: it was never applied. Fields that cannot be read are left for the decoder to refuse.
     """
-    problem, steps = "", [_set_amounts_of_new if is_new else _set_amounts]
+    problem = ""
+    # What each step is given to change: a copy, of all of the spec if it changes inner fields.
+    steps: list[tuple[Callable[[Document, Store], None], Callable[[Document], Document]]] = [
+        (_set_amounts_of_new if is_new else _set_amounts, clone)
+    ]
     if pod["spec"].get("priority") is None:
-        steps.insert(0, set_priority)
-    for complete in steps:
+        steps.insert(0, (set_priority, dict))
+    for complete, copied in steps:
         given = pod["spec"]
-        pod["spec"] = clone(given)
+        pod["spec"] = copied(given)
         try:
             complete(pod, store)
         except RequestError as error:
