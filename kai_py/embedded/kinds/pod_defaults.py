@@ -25,30 +25,48 @@ Amounts = dict[str, Quantity]
 
 
 def default_from_other_fields(spec: Json) -> None:
-    """Set host ports on the host's network, and requests where there are limits."""
-    for container in (each for field in CONTAINER_LISTS for each in spec.get(field) or ()):
-        for port in container.get("ports") or ():
-            if spec.get("hostNetwork") and port.get("containerPort") and not port.get("hostPort"):
-                port["hostPort"] = port["containerPort"]
-        resources = container.get("resources") or {}
-        if resources.get("limits"):
-            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-    _default_pod_level(spec.get("resources") or {}, spec)
+    """Set host ports on the host's network, and requests where there are limits.
+
+    Fields of ``spec`` are replaced; what they held is not changed.
+    """
+    for field in CONTAINER_LISTS:
+        if containers := spec.get(field):
+            on_host = bool(spec.get("hostNetwork"))
+            spec[field] = [_with_defaults(each, on_host=on_host) for each in containers]
+    if whole := spec.get("resources"):
+        spec["resources"] = _with_pod_level_requests(whole, spec)
 
 
-def _default_pod_level(whole: Json, spec: Json) -> None:
-    """Set the pod's requests to those of its containers, else to the pod's own limits.
+def _with_defaults(container: Json, *, on_host: bool) -> Json:
+    """``on_host``: whether the pod uses the host's network."""
+    if on_host and (ports := container.get("ports")):
+        container = {**container, "ports": list(map(_with_host_port, ports))}
+    resources = container.get("resources") or {}
+    if limits := resources.get("limits"):
+        requests = {**limits, **(resources.get("requests") or {})}
+        container = {**container, "resources": {**resources, "requests": requests}}
+    return container
+
+
+def _with_host_port(port: Json) -> Json:
+    if port.get("containerPort") and not port.get("hostPort"):
+        return {**port, "hostPort": port["containerPort"]}
+    return port
+
+
+def _with_pod_level_requests(whole: Json, spec: Json) -> Json:
+    """The pod's resources with the requests of its containers, else with its own limits.
 
     Amounts that cannot be read are left to validation.
     """
     limits = whole.get("limits")
     if not limits:
-        return
+        return whole
     requests = {name: each for name, each in limits.items() if name.startswith("hugepages-")}
     requests |= {name: limits[name] for name in ("cpu", "memory") if name in limits}
     with suppress(QuantityError):
         requests |= {name: str(each) for name, each in _of_containers(spec).items()}
-    whole["requests"] = requests | (whole.get("requests") or {})
+    return {**whole, "requests": requests | (whole.get("requests") or {})}
 
 
 def _of_containers(spec: Json) -> Amounts:

@@ -102,9 +102,9 @@ def complete_pod(pod: Document, store: Store, *, is_new: bool) -> str:
     ``is_new``: it was never applied. Fields that cannot be read are left for the decoder to refuse.
     """
     problem = ""
-    # What each step is given to change: a copy, of all of the spec if it changes inner fields.
+    # A step gets a copy to change: of the whole spec if it changes what is in its fields.
     steps: list[tuple[Callable[[Document, Store], None], Callable[[Document], Document]]] = [
-        (_set_amounts_of_new if is_new else _set_amounts, clone)
+        (_set_amounts_of_new, clone) if is_new else (_set_amounts, dict)
     ]
     if pod["spec"].get("priority") is None:
         steps.insert(0, (set_priority, dict))
