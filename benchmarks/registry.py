@@ -5,6 +5,7 @@ from benchmarks.core.rows import core_benchmarks
 from benchmarks.dashboard.rows import dashboard_benchmarks
 from benchmarks.dra.rows import dra_benchmarks
 from benchmarks.fairness.rows import fairness_benchmarks
+from benchmarks.files.rows import files_benchmarks
 from benchmarks.openb.rows import openb_benchmarks
 from benchmarks.row import Benchmark
 from benchmarks.scheduler_perf.rows import scheduler_perf_benchmarks
@@ -17,6 +18,7 @@ def benchmarks() -> list[Benchmark]:
         *api_benchmarks(),
         *scheduler_perf_benchmarks(),
         *watch_benchmarks(),
+        *files_benchmarks(),
         *core_benchmarks(),
         *dra_benchmarks(),
         *openb_benchmarks(),

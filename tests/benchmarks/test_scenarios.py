@@ -91,7 +91,8 @@ def test_rows_have_names_of_their_own_and_are_chosen_by_them():
     keys = [each.key for each in benchmarks()]
     assert len(keys) == len(set(keys))
     parts = dict.fromkeys(each.part for each in benchmarks())
-    wanted = ["api", "scheduler-perf", "watch", "core", "dra", "openb", "fairness", "dashboard"]
+    wanted = ["api", "scheduler-perf", "watch", "files", "core", "dra", "openb", "fairness"]
+    wanted += ["dashboard"]
     assert list(parts) == wanted
     assert all(each.part == "core" for each in chosen(["core/"]))
     assert [each.key for each in chosen(["core/allocate"])] == [
