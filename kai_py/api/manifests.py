@@ -40,6 +40,10 @@ class ManifestError(ValueError):
         super().__init__(f"line {line}: {reason}")
 
 
+class TextTooLargeError(ManifestError):
+    """A text is larger than any that is read as YAML."""
+
+
 class LineMapping(dict[str, Any]):
     """A YAML mapping; ``line`` is its first line, ``lines`` the line of each key (from 1)."""
 
@@ -97,7 +101,7 @@ def read_documents(text: str) -> list[Document]:
     """
     if len(text) > MAX_CHARACTERS:
         limit = f"{MAX_CHARACTERS >> 20} MiB"
-        raise ManifestError(1, f"is larger than {limit}: give it as JSON, or in several files")
+        raise TextTooLargeError(1, f"is larger than {limit}: give it in several files")
     try:
         loader = _Loader(text)
         documents = []

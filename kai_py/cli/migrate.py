@@ -18,10 +18,10 @@ import typer
 import yaml
 
 from kai_py.api.choices import Profile
-from kai_py.api.manifests import line_at
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import CommandError, ExitCode
-from kai_py.cli.input_files import documents_in, files_in, name_of
+from kai_py.cli.input_files import paths_of
+from kai_py.cli.input_files import read_objects as read_files
 from kai_py.cli.options import takes_groups
 from kai_py.cli.output import Output, OutputOptions, print_document, print_table, say, write_files
 from kai_py.cli.reading import plan_cluster
@@ -30,7 +30,6 @@ from kai_py.dialects.kai.configurations import configurations_of, kind_defaults
 from kai_py.dialects.kai.migration import MigrationNote, migration_notes
 from kai_py.dialects.kai.pod_features import Compatibility
 from kai_py.plan.plan import Eviction, Plan
-from kai_py.simulate.files.object_files import list_items
 from kai_py.simulate.files.objects import read_objects
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot
@@ -134,22 +133,11 @@ async def _served(kubeconfig: str, context: str) -> list[Any]:
 
 
 def _read_files(files: list[str]) -> list[Any]:
-    return [document for file in files_in(files) for document in _read(file)]
-
-
-def _read(file: str) -> Iterator[Any]:
-    for document in documents_in(file):
-        values = [(document.value, line_at(document.value, ()))]
-        while values:
-            value, line = values.pop()
-            items = list_items(value)
-            if items is not None:
-                lines = (line_at(value, ("items", number)) for number in range(len(items)))
-                values += reversed([*zip(items, lines, strict=True)])
-            elif isinstance(value, dict):
-                yield value
-            else:
-                raise CommandError(f"{name_of(file)}:{line}: is not a Kubernetes object")
+    """The objects of the files; raises CommandError if something in them is none."""
+    found = read_files(paths_of(files))
+    for each in found.rejected:
+        raise CommandError(f"{each.object}: {each.problem}")
+    return found.documents
 
 
 def _row(note: MigrationNote) -> tuple[str, ...]:

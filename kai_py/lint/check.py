@@ -10,7 +10,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from kai_py.api.manifests import Document, LineMapping, ManifestError, read_documents
+from kai_py.api.manifests import (
+    Document,
+    LineMapping,
+    ManifestError,
+    TextTooLargeError,
+    read_documents,
+)
 from kai_py.lint.manifest import Finding, Manifest, Rule, Severity, mappings_at, text_at
 from kai_py.lint.refused import refused_fields
 from kai_py.lint.rewrite import rewrite
@@ -175,7 +181,9 @@ def _read(text: str) -> _CheckedText:
         documents = read_documents(text)
         _refuse_oversized(documents)
     except ManifestError as error:
-        finding = Finding(error.line, "", "", f"is not YAML: {error.reason}")
+        is_yaml = isinstance(error, TextTooLargeError)
+        reason = error.reason if is_yaml else f"is not YAML: {error.reason}"
+        finding = Finding(error.line, "", "", reason)
         return _CheckedText(text, [], [], [finding])
     findings = [finding for document in documents for finding in _document(document)]
     manifests = [manifest for each in documents for manifest in _manifests(each.value)]

@@ -71,7 +71,7 @@ def test_migrate_refuses_what_is_no_object(tmp_path):
     file = tmp_path / "list.yaml"
     file.write_text("- a\n- b\n")
     code, told = run("migrate", file)
-    assert (code, told) == (ExitCode.USAGE, f"{file}:1: is not a Kubernetes object")
+    assert (code, told) == (ExitCode.USAGE, f"{file}:1 items[0]: is not a Kubernetes object")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,11 @@ def test_objects_of_other_versions_are_told_and_left_out(tmp_path, caplog, comma
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_migrate_refuses_a_key_that_is_set_twice(tmp_path, suffix):
     file = tmp_path / f"twice.{suffix}"
-    file.write_text('{"kind": "Queue", "metadata": {"name": "a",\n"name": "b"}}')
-    assert run("migrate", file) == (ExitCode.USAGE, f"{file}:2: name is set twice in one mapping")
+    kind = '"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"'
+    file.write_text(f'{{{kind}, "metadata": {{"name": "a",\n"name": "b"}}}}')
+    code, told = run("migrate", file)
+    assert told == f"{file}:1: name is set twice in one mapping: the first one is lost"
+    assert code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("command", [("lint",), ("migrate",), ("plan",)])
@@ -109,13 +112,25 @@ def test_a_text_that_is_too_large_is_not_parsed(tmp_path, monkeypatch, command):
     code, told = run(*command, file)
     assert "is larger than" in told
     assert code in (ExitCode.FOUND, ExitCode.USAGE, ExitCode.OK)
+    # Only lint needs lines of YAML.
+    assert ("or as JSON" in told) == (command != ("lint",))
+
+
+def test_json_of_any_size_is_read_where_lines_do_not_matter(tmp_path, monkeypatch):
+    """As of ``kubectl get podgroups -A -o json`` in a large cluster."""
+    monkeypatch.setattr(manifests, "MAX_CHARACTERS", 1_000)
+    item = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology"}
+    items = [{**item, "metadata": {"name": f"t{number}"}} for number in range(50)]
+    file = tmp_path / "large.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert run("migrate", file)[0] == ExitCode.OK
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(input_files, "MAX_BYTES", 1 << 20)
     file = tmp_path / "large.yaml"
     file.write_bytes(b"#" * (2 << 20))
-    assert run("migrate", file) == (ExitCode.USAGE, f"{file}: is larger than 1 MiB")
+    assert run("lint", file) == (ExitCode.USAGE, f"{file}: is larger than 1 MiB")
 
 
 @pytest.mark.parametrize("lies", [False, True])

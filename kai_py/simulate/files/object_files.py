@@ -20,7 +20,12 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from kai_py.api.manifests import MAX_CHARACTERS, ManifestError, read_documents
+from kai_py.api.manifests import (
+    MAX_CHARACTERS,
+    ManifestError,
+    TextTooLargeError,
+    read_documents,
+)
 from kai_py.simulate.files.objects import Document, expanded, is_name, object_problem, read_file
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
@@ -190,6 +195,8 @@ def _documents(text: str, line: int) -> Iterator[_Part]:
             yield _Part(line + document.node.start_mark.line, document.value)
             for repeated, key in document.repeated_keys:
                 yield _Part(line + repeated - 1, problem=_TWICE.format(key))
+    except TextTooLargeError as error:
+        yield _Part(line, problem=f"{error.reason}, or as JSON")
     except ManifestError as error:
         yield _Part(line + error.line - 1, problem=error.reason)
 
