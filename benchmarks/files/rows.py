@@ -91,17 +91,17 @@ def objects(part: int) -> Iterator[Document]:
         for daemon_set in range(DAEMON_SETS):
             yield _daemon(row, daemon_set, pod(row))
     running = nodes * GPUS * (IDLE_PART - 1) // IDLE_PART
-    job = documents.jobs()
     for number in range(running):
         if number % documents.PODS_PER_JOB == 0:
-            of = number // documents.PODS_PER_JOB
-            yield _in_queue(of, _typed("batch/v1", "Job", job(of)))
+            yield _job(number // documents.PODS_PER_JOB, documents.PODS_PER_JOB, pod(number))
         yield _in_queue(number // documents.PODS_PER_JOB, _typed("v1", "Pod", pod(number)))
     first = running // documents.PODS_PER_JOB
     for number in range(first, first + jobs):
-        yield _in_queue(number, _typed("batch/v1", "Job", job(number)))
-        for of in range(_pods_of_job(number - first)):
-            yield _in_queue(number, _waiting(number - first, of, pod(number * 8 + of)))
+        count = _pods_of_job(number - first)
+        yield _job(number, count, pod(number * documents.PODS_PER_JOB))
+        for of in range(count):
+            encoded = pod(number * documents.PODS_PER_JOB + of)
+            yield _in_queue(number, _waiting(number - first, of, encoded))
 
 
 def _typed(api_version: str, kind: str, encoded: bytes) -> Document:
@@ -115,6 +115,15 @@ def _in_queue(number: int, document: Document) -> Document:
     queue = {"scheduling.kai.io/queue-name": f"queue-{number % QUEUES}"}
     document["metadata"].setdefault("annotations", {}).update(queue)
     return document
+
+
+def _job(number: int, pods: int, encoded: bytes) -> Document:
+    """The Job of ``pods`` pods like the encoded one."""
+    job, pod = _typed("batch/v1", "Job", documents.jobs()(number)), json.loads(encoded)
+    spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+    template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": spec}
+    job["spec"] = {"parallelism": pods, "completions": pods, "template": template}
+    return _in_queue(number, job)
 
 
 def _waiting(job: int, number: int, encoded: bytes) -> Document:
