@@ -217,10 +217,13 @@ class PlanExecution:
     def _evict(self, eviction: Eviction) -> bool:
         pod = eviction.pod
         options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
+        # As in ``commit``: what ends a pod that is not expected to end counts as a drain.
+        self.builder.expect_eviction(pod.uid)
         try:
             evict(self.api, pod.name, pod.namespace, options)
         except RequestError as error:
             log.info("pod %s: %s", pod, error.message)
+            self.builder.cancel_eviction(pod.uid)
             # A gang that is evicted for itself may start pods: they can take the place of this one.
             self._back_off(eviction.preemptor if eviction.preemptor != eviction.gang else "")
             return False

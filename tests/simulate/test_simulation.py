@@ -72,6 +72,27 @@ def test_what_an_eviction_costs_is_told():
     assert found.queues[0].received == pytest.approx(2 + 2 + 4, rel=0.02)
 
 
+def test_a_pod_that_is_relocated_does_not_restart_the_rest_of_its_gang():
+    """Each node had half of a pair; one half moves to the other node."""
+    found = summarise(
+        played(
+            """
+            hours: 3
+            nodes:
+            - {name: a, gpus: 8, labels: {half: a}}
+            - {name: b, gpus: 8, labels: {half: b}}
+            queues: [{name: team, deservedGPUs: 16}]
+            jobs:
+            - {name: on-a, queue: team, gpusPerPod: 4, minutes: 30, nodeSelector: {half: a}}
+            - {name: on-b, queue: team, gpusPerPod: 4, minutes: 30, nodeSelector: {half: b}}
+            - {name: pair, queue: team, pods: 2, gpusPerPod: 4, minutes: 150, at: 1}
+            - {name: wide, queue: team, gpusPerPod: 8, minutes: 30, at: 40}
+            """
+        )
+    )
+    assert found.evictions == {"consolidate": 1}
+
+
 def test_what_time_alone_changes_is_decided_at_that_time():
     result = played(
         """
