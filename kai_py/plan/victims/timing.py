@@ -26,7 +26,8 @@ subtracted from what is lacking (``_relief``), and once that is enough, nothing 
 A pod whose end is unknown is expected to run for as long again as it has run, and at least until
 the gang's patience (``LossRules.patience``) is over. If waiting that long costs less than what the
 victims lose, the gang waits until its wait has cost as much as they lose, and then evicts them: the
-deterministic rule for ski rental.
+deterministic rule for ski rental. Before that, what is known counts: the next checkpoints, the ends
+of the other victims, and what pods of other gangs release.
 
 No gang waits longer than four times its patience: for preempt, since it began to wait; for reclaim,
 since it was due (``policy.served_share``). After that, only ends that are known and at most one
@@ -88,13 +89,12 @@ def postponed_until(strategy: VictimStrategy, units: Sequence[VictimUnit]) -> fl
     wait = _wait(state, gang, strategy.action, last_end=max(ends))
     if wait.latest <= now:
         return None
-    eviction = _Eviction(strategy, units, ends)
-    if math.isinf(max(ends)):
-        return _until_break_even(eviction, wait)
-    moments = sorted({*(max(end, now) for end in ends), *_checkpoints(units, now)})
-    if _costs_least_now(eviction, wait, moments):
-        return None
-    return min(wait.latest, max(moments[0], now + 1.0))
+    eviction, known_ends = _Eviction(strategy, units, ends), filter(math.isfinite, ends)
+    moments = sorted({*(max(end, now) for end in known_ends), *_checkpoints(units, now)})
+    if not _costs_least_now(eviction, wait, moments):
+        again = max(moments[0], now + 1.0) if moments else now + RECONSIDERED
+        return min(wait.latest, again)
+    return _until_break_even(eviction, wait) if math.isinf(max(ends)) else None
 
 
 class _Eviction(NamedTuple):
@@ -154,19 +154,22 @@ def _until_break_even(eviction: _Eviction, wait: _Wait) -> float | None:
 
 
 def _costs_least_now(eviction: _Eviction, wait: _Wait, moments: Sequence[float]) -> bool:
-    """Whether evicting now costs no more than at any of ``moments``; all ends are known."""
-    now = eviction.strategy.state.snapshot.now
+    """Whether evicting now costs no more than at any of ``moments``, as far as ends are known."""
+    strategy, state = eviction.strategy, eviction.strategy.state
+    now, reclaims = state.snapshot.now, strategy.action is Action.RECLAIM
+    if not moments and not (reclaims and state.next_ends):
+        return True
     lost, lacking = _lost_at(eviction, now), _lacking(eviction, wait)
     if not lacking:
         return False
     horizon = wait.latest if wait.bound <= now else math.inf
-    considered = {at for at in (*moments[:MAX_MOMENTS], moments[-1]) if at <= horizon}
+    considered = {at for at in (*moments[:MAX_MOMENTS], *moments[-1:]) if at <= horizon}
     losses = dict[float, float]()
     for at in considered:
         losses[at] = _lost_at(eviction, at)
         if lost > (at - now) * lacking + losses[at]:
             return False
-    relief = _relief(eviction) if eviction.strategy.action is Action.RECLAIM else []
+    relief = _relief(eviction) if reclaims else []
     # Once others have released enough, no pod is evicted.
     enough = relief[-1][0] if relief and not relief[-1][1] else math.inf
     losses = {at: later for at, later in losses.items() if at < enough}

@@ -306,11 +306,10 @@ def test_what_ends_in_a_moment_is_waited_for():
     assert evicted(planned(young, waiting("new"), nodes={"a": 1}, rules=WEIGHED))
 
 
-def test_the_next_checkpoint_is_waited_for():
+@pytest.mark.parametrize("end", [21300.0, None])
+def test_the_next_checkpoint_is_waited_for(end):
     """It comes in five minutes: 16 minutes of work are lost now, one then."""
-    saving = replace(
-        ends_in(ran("saving", "a", 55), 300, 55), settings=GangSettings(checkpoint_interval=1200.0)
-    )
+    saving = replace(ran("saving", "a", 55, checkpoint=1200.0), expected_runtime=end)
     built = world({"a": 1}, saving, waiting("new"), queues=QUEUES).snapshot(NOW)
     settings, memory = CycleSettings(loss_rules=WEIGHED), CycleMemory(ClusterDevices())
     assert not evicted(run_cycle(built, settings, memory))
@@ -440,6 +439,16 @@ def test_what_others_release_meanwhile_shortens_the_wait(left, gpus, queue, goes
     owned = replace(QUEUES[0], deserved={"gpu": 8.0})
     queues = QUEUES if queue == "guest" else (owned, *QUEUES[1:])
     plan = planned(victim, *singles, *new, nodes={"a": 4, "b": 4}, rules=WEIGHED, queues=queues)
+    assert evicted(plan) == ([f"large-{n}" for n in range(4)] if goes else [])
+
+
+@pytest.mark.parametrize(("left", "goes"), [(10.5, False), (11.5, True)])
+def test_what_others_release_is_waited_for_though_the_ends_of_the_victims_are_unknown(left, goes):
+    """The gang loses 4 x 11 minutes, and may run for as many as it has run."""
+    singles = [ends_in(ran(f"single-{n}", "b", 60), left, 60) for n in range(4)]
+    new = [waiting(f"new-{n}") for n in range(4)]
+    large, nodes = ran("large", "a" * 4, 10), {"a": 4, "b": 4}
+    plan = planned(large, *singles, *new, nodes=nodes, rules=WEIGHED)
     assert evicted(plan) == ([f"large-{n}" for n in range(4)] if goes else [])
 
 
