@@ -210,6 +210,7 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
         ("- a", "s:"),
         ("nodes: []\nqueues: [{name: a}]", "nodes"),
         ("nodes: [{name: n, gpu: 8}]\nqueues: [{name: a}]", r"s:1: nodes\[0\].gpu: no such field"),
+        ("nodes: [{name: n, pricePerHour: .inf}]\nqueues: [{name: a}]", "pricePerHour"),
         (
             "nodes: [{name: n}]\nqueues: [{name: a}]\n"
             "jobs:\n- {name: j, queue: a, gpusPerPod: 1.5}",

@@ -54,7 +54,7 @@ class NodeGroup(ApiModel):
     cpu: Annotated[float, Field(gt=0, le=100_000)] = 192
     memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] = 2048
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    price_per_hour: Annotated[float, Field(ge=0)] = 0.0
+    price_per_hour: Annotated[float, Field(ge=0, le=1_000_000_000)] = 0.0
     """Price of one node, in any currency."""
     spot: bool = False
     """Counted apart in the costs, and labelled ``karpenter.sh/capacity-type: spot``."""
