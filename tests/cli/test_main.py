@@ -50,6 +50,7 @@ def test_help_lists_every_command_without_importing_any():
         assert (command.help in result.stdout) is not command.hidden
 
 
+@pytest.mark.slow
 def test_commands_start_without_what_takes_long_to_import():
     """Those that don't serve need no aiohttp, and none imports charts before it draws them."""
     serving = {"demo", "run", "top", "webhook"}
@@ -106,6 +107,7 @@ def test_every_command_that_answers_does_so_as_table_or_document(command):
     assert "<table|wide|json|yaml|name>" in shown
 
 
+@pytest.mark.slow
 def test_version_and_unknown_command_in_a_process():
     assert run("--version").stdout == f"kai-py {importlib.metadata.version('kai-py')}\n"
     wrong = run("crd")

@@ -55,6 +55,7 @@ def test_the_schema_and_its_rules_are_enforced(bare, queues, spec, cause):
     assert causes(bare.create, queue("a", **spec)) == [cause]
 
 
+@pytest.mark.slow
 def test_lists_by_key_have_each_key_once_and_objects_only(bare):
     definition = queue_definition()
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

@@ -235,6 +235,7 @@ def test_a_gang_that_waits_for_a_queue_waits_for_no_node():
     assert needed.nodes == 0
 
 
+@pytest.mark.slow
 def test_nodes_that_help_no_gang_are_tried_twice_per_pod_at_most():
     whole = job("wide", 1, "team")
     whole["spec"]["template"]["spec"]["containers"][0]["resources"] = {

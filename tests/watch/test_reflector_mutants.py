@@ -70,12 +70,12 @@ def uid_ignored(patch):
 
 
 def no_backoff(patch):
-    patch.setattr(Reflector, "_delay", lambda self, *, lived: 0.001)
+    patch.setattr(Reflector, "_delay", lambda self, *, lived: 0.01)
 
 
 def no_backoff_after_a_clean_end(patch):
     def delay(self, *, lived):
-        return self._backoff.next() if self.problem else 0.001
+        return self._backoff.next() if self.problem else 0.01
 
     patch.setattr(Reflector, "_delay", delay)
 

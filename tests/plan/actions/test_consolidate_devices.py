@@ -141,6 +141,7 @@ def worlds(draw):
     return [*objects, *claiming_job("p", pods, each, queue="team")]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(worlds())
 def test_plans_are_the_same_as_when_devices_are_not_counted(objects):

@@ -56,6 +56,7 @@ def drawn(seed: int) -> Cluster:
     return cluster(objects)
 
 
+@pytest.mark.slow
 def test_the_same_gangs_reclaim_at_no_higher_cost(monkeypatch: pytest.MonkeyPatch):
     """More gangs may: a set with pods that the gang must be near fails where a smaller one fits."""
     seeds = range(examples(160))

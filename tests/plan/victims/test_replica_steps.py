@@ -36,6 +36,7 @@ def drawn(seed: int):
     return cluster(objects, *pairs, rules=NATIVE, loss_rules=BY_LOSS).plan()
 
 
+@pytest.mark.slow
 def test_plans_do_not_depend_on_what_was_computed_before(monkeypatch: pytest.MonkeyPatch):
     seeds = range(examples(120))
     plans = [drawn(seed) for seed in seeds]
