@@ -6,8 +6,12 @@ Objects as they are looked up, and that nothing is kept of names that are gone.
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
-from kai_py.api.records.core import ObjectMeta
-from kai_py.api.records.policy import PodDisruptionBudget, PriorityClass
+from kai_py.api.records.core import Condition, LabelSelector, ObjectMeta, Pod, PodStatus
+from kai_py.api.records.policy import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PriorityClass,
+)
 from kai_py.api.records.unstructured import unstructured
 from kai_py.plan.state.cluster_totals import ClusterTotals
 from kai_py.snapshot.accounting import GPU
@@ -119,6 +123,43 @@ def test_no_node_is_kept_after_the_last_pod_with_a_volume_on_it():
     assert table._with_items.keys() == {"n"}
     table.set_usage("b", None)
     assert not table._with_items
+
+
+def test_budgets_are_built_again_only_for_pods_of_theirs_that_change_in_what_counts():
+    def seen(name, *, app="runs", ready="True", phase="Running"):
+        meta = ObjectMeta(name=name, namespace="ns", uid=name, labels={"app": app})
+        status = PodStatus(phase=phase, conditions=(Condition("Ready", ready),))
+        return Pod(metadata=meta, status=status)
+
+    budgets = DisruptionBudgets({}, lambda _pod: True)
+    spec = PodDisruptionBudgetSpec(
+        selector=LabelSelector(match_labels={"app": "runs"}),
+        unhealthy_pod_eviction_policy="AlwaysAllow",
+    )
+    meta = ObjectMeta(name="b", namespace="ns", uid="b")
+    budgets.apply("poddisruptionbudgets", None, PodDisruptionBudget(metadata=meta, spec=spec))
+    built = [budgets.snapshot()]
+    for each, changes in (
+        (seen("p"), True),
+        (seen("p"), False),
+        (seen("p", ready="False"), True),
+        (seen("p", ready="False"), False),
+        (seen("other", app="other"), False),
+        (seen("other", app="other", ready="False"), False),
+        (seen("q", phase="Pending"), False),
+        (seen("q"), True),
+    ):
+        budgets.observe(each)
+        built.append(budgets.snapshot())
+        assert (built[-1] is not built[-2]) is changes, each
+    budgets.remove(seen("other", app="other"))
+    assert budgets.snapshot() is built[-1]
+    budgets.remove(seen("p"))
+    (left,) = budgets.snapshot()
+    assert (left.pods, left.exempt) == ({"q"}, frozenset())
+    budgets.observe(seen("q", ready="False"))
+    (left,) = budgets.snapshot()
+    assert (left.pods, left.exempt) == ({"q"}, {"q"})
 
 
 def test_no_namespace_is_kept_after_its_last_budget():

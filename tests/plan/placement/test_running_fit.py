@@ -63,6 +63,7 @@ def agrees(running, shape, preference):
     taken = fill(1, fresh, preference, slack)
     assert running.first_row() == (taken[0][0] if taken else None)
     assert running.replicas.tolist() == fresh.tolist()
+    assert running.preference.tolist() == preference.tolist()
 
 
 def members(trial, prefix):
@@ -118,6 +119,26 @@ def _place(trial, waiting, row, capacity):
     if (trial.request_vector(member.shape) <= free).all():
         trial.place(gang, [member], row, Action.ALLOCATE, capacity=capacity)
         waiting.pop()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_pods_start_at_once_only_where_all_that_they_request_is_idle(together):
+    trial = statement()
+    shapes = [members(trial, f"p{kind}-")[0][1].shape for kind in range(len(REQUESTS))]
+    preference = np.arange(NODES) % 3
+    kept = [running_fit(trial, shape, preference, Capacity.FUTURE_IDLE) for shape in shapes]
+    starting = [each.preference.tolist() for each in kept]
+    for gang, victim in members(trial, "run"):
+        trial.evict(Evicted(victim, gang, Action.PREEMPT, gang, ""))
+        if not together:
+            kept[0].refresh()
+    if together:
+        trial.changed_rows.extend(range(NODES))
+    for running, shape in zip(kept, shapes, strict=True):
+        agrees(running, shape, preference)
+    # What is evicted is not idle yet.
+    assert [each.preference.tolist() for each in kept] == starting
+    assert any(each.replicas.any() for each in kept)
 
 
 def test_a_resource_that_no_node_has_fits_nowhere():
