@@ -113,10 +113,19 @@ TABLE = [
         "partitions of two sizes",
         AMD,
         [
-            device(f"p{i}", type="amdgpu-partition", memory=size, **{BUS: "one"})
+            device(f"p{i}", type="amdgpu-partition", memory=size, cores="0", **{BUS: "one"})
             for i, size in enumerate(("40Gi", "20Gi", "20Gi"))
         ],
-        {0.2: 0, 0.4: 1, 0.5: 1, 1: 3},
+        {0.2: 0, 0.3: 1, 0.5: 1, 0.75: 2, 1: 3},
+    ),
+    Row(
+        "partitions with three quarters of the memory, or of the cores",
+        AMD,
+        [
+            device(f"p{i}", type="amdgpu-partition", memory=size, cores=cores, **{BUS: "one"})
+            for i, (size, cores) in enumerate((("60Gi", "2"), ("20Gi", "6")))
+        ],
+        {0.7: 0, 0.75: 1, 1.5: 2},
     ),
     Row(
         "a mode of partitions, shared by count",

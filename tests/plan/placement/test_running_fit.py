@@ -64,6 +64,7 @@ def agrees(running, shape, preference):
     assert running.first_row() == (taken[0][0] if taken else None)
     assert running.replicas.tolist() == fresh.tolist()
     assert running.preference.tolist() == preference.tolist()
+    assert running.slack[running.allowed].tolist() == slack[running.allowed].tolist()
 
 
 def members(trial, prefix):

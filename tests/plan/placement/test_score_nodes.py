@@ -59,6 +59,25 @@ def test_remembered_levels_are_those_scored_again(done, scores, capacity, keep):
     assert picks(scoring, trial) == picks(fresh, trial)
 
 
+@pytest.mark.parametrize("scores", SCORES, ids=str)
+def test_what_is_evicted_is_free_in_future_idle_capacity_only(scores):
+    pods = pod("runs", 2, queue="q", node="a"), pod("waits", queue="q")
+    trial = statement_of(cluster(queue("q", 8), node("a", 2), *pods))
+    scoring = Scoring.for_snapshot(scores, trial.snapshot, StaticFits())
+    runs, waits = (trial.snapshot.gangs[f"default/Pod/{name}"] for name in ("runs", "waits"))
+
+    def rows():
+        found = [
+            scoring.nodes(trial, each).pick(waits.members[0].shape, np.ones(1, dtype=bool), None)
+            for each in (Capacity.IDLE, Capacity.FUTURE_IDLE)
+        ]
+        return [each and each.row for each in found]
+
+    assert rows() == [None, None]
+    trial.evict(Evicted(runs.members[0], runs, Action.PREEMPT, runs, "test"))
+    assert rows() == [None, 0]
+
+
 def act(trial, kind, index, row, capacity):
     gangs = sorted(trial.snapshot.gangs.values(), key=lambda gang: gang.key)
     if kind == "place":
