@@ -25,15 +25,17 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.queues import quota_of
 from kai_py.plan.state.statement import Statement
-from kai_py.plan.victims.count import is_exact
+from kai_py.plan.victims.count import CapacityCount, is_exact
 from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.replica_steps import ReplicaSteps
 from kai_py.plan.victims.units import VictimUnit, victim_units
 from kai_py.policy.fairness_rules import NATIVE
 from kai_py.policy.fit import StaticFits
+from kai_py.policy.queue_limits import check_usage
 from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.sibling_division import water_fill
 from kai_py.snapshot.tables.assumptions import Assumptions
+from kai_py.snapshot.tables.queues import QueueInfo
 from tests.mutation.test_survivors_of_plans import session
 from tests.plan.placement.test_exact_rules import HOST, Kind, as_pod
 from tests.support.records import from_json, replace
@@ -274,3 +276,30 @@ def test_a_limit_of_any_pod_keeps_its_workload_from_failing(remaining):
     state = session(world({"a": 2}, made))
     leaving = {m.pod.uid for unit in victim_units(made, state.statement) for m in unit.members}
     assert leaving == ({"g-0", "g-1"} if remaining else {"g-1"})
+
+
+def test_what_pods_can_free_bounds_what_is_gained_where_one_shape_is_requested():
+    runs = [gang(f"r{gpus}", nodes="a", gpus=gpus) for gpus in (1, 2, 4)]
+    new, other = gang("new", pods=3, gpus=2), gang("other", pods=1, gpus=1)
+    state = session(world({"a": 7}, *runs, new, other))
+    counted = CapacityCount(state, new, new.members)
+    for each in runs:
+        before = counted.replicas
+        counted.release(each.members)
+        bound = counted.max_gained(each.members)
+        assert max(1, counted.replicas - before) <= bound <= 2
+    both = CapacityCount(state, new, (*new.members, *other.members))
+    assert both.max_gained(runs[0].members) == 0
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_only_what_is_counted_is_compared_with_the_bounds_of_a_queue(preemptible):
+    runs = gang("runs", nodes="aa", queue="q", preemptible=preemptible)
+    bounds = {"deserved": {"gpu": 1.0}} | ({"max": {"gpu": 1.0}} if preemptible else {})
+    state = session(world({"a": 2}, runs, queues=[QueueInfo(name="q", **bounds)]))
+    cost, usage = state.quota.cost_of(runs.members), state.quota.usage
+    queue_row = state.quota.queues.positions["q"]
+    exceeded = check_usage(usage, queue_row, cost, preemptible=preemptible)
+    assert exceeded is not None
+    others = np.where(np.arange(len(cost)) == exceeded.resource, 0.0, cost)
+    assert check_usage(usage, queue_row, others, preemptible=preemptible) is None

@@ -1,5 +1,7 @@
 """What no other fast test noticed of how devices and claims are read, each by its smallest case."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from kai_py.api.gpu_share import GpuShare
@@ -16,14 +18,16 @@ from kai_py.api.records.resource import (
     ResourceSlice,
 )
 from kai_py.cel.values import CELRuntimeError
+from kai_py.dra.cluster_allocator import ClusterAllocator
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.cluster_layout import LayoutCache
-from kai_py.dra.counters import groups_with_device
+from kai_py.dra.counters import groups_with_device, overdrawn_pools
 from kai_py.dra.device_kinds import selector_texts
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
 from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
-from kai_py.dra.identity import PoolID
+from kai_py.dra.features import AllocationStrategy
+from kai_py.dra.identity import AllocationError, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.rows import Consumption, node_selector_matches
 from kai_py.dra.selectors.device import AttributeList
@@ -33,6 +37,8 @@ from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.device_objects import DeviceObjects
 from tests.dialects.feeding import Cluster, node, placed
 from tests.mutation.test_survivors import in_team, team
+from tests.support.records import from_json
+from tests.support.scenario import claim_of
 
 
 def device(name, **fields):
@@ -169,6 +175,50 @@ def test_terms_of_the_nodes_of_devices(term, matches):
     selector = NodeSelector(node_selector_terms=(NodeSelectorTerm(**given),))
     labelled = Node(metadata=ObjectMeta(name="n", labels={"name": "n"}))
     assert node_selector_matches(selector, labelled) is matches
+
+
+@pytest.mark.parametrize(
+    ("label", "bounds", "more", "less"),
+    [
+        ("5", ["4"], True, False),
+        ("5", ["5"], False, False),
+        ("5", ["6"], False, True),
+        (None, ["6"], False, False),
+        ("many", ["6"], False, False),
+        ("5", ["many"], False, False),
+        ("5", ["4", "6"], False, False),
+        ("5", [], False, False),
+    ],
+)
+def test_nodes_of_devices_are_compared_by_number(label, bounds, more, less):
+    labels = {} if label is None else {"size": label}
+    labelled = Node(metadata=ObjectMeta(name="n", labels=labels))
+    found = []
+    for operator in ("Gt", "Lt"):
+        term = SelectorRequirement(key="size", operator=operator, values=tuple(bounds))
+        selector = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(term,)),))
+        found.append(node_selector_matches(selector, labelled))
+    assert found == [more, less]
+
+
+def test_a_pool_is_overdrawn_only_below_zero():
+    layout = SimpleNamespace(numbers={(0, ("set", "x")): 0, (1, ("set", "x")): 1})
+    assert overdrawn_pools(layout, [0, -1]) == {1}
+
+
+def test_an_error_that_is_remembered_names_the_claim_that_it_is_asked_for():
+    fails = [{"cel": {"expression": "device.attributes['d'].missing"}}]
+    request = {"name": "r", "exactly": {"deviceClassName": "any", "selectors": fails}}
+    classes = {"any": from_json(DeviceClass, {"metadata": {"name": "any"}, "spec": {}})}
+    spec = {"driver": "d", "nodeName": "n", "pool": POOL_OF_ONE, "devices": [device("x")]}
+    offered = from_json(ResourceSlice, {"metadata": {"name": "s"}, "spec": spec})
+    inventory = Inventory.of([offered], strategy=AllocationStrategy.FIRST_FIT)
+    fleet, state = ClusterAllocator(inventory, classes), DeviceState(inventory.device)
+    nodes = (Node(metadata=ObjectMeta(name="n")),)
+    for name in ("first", "second"):
+        answer = fleet.allocate([claim_of(name, request)], nodes, 0, state)
+        assert isinstance(answer, AllocationError)
+        assert f"claim default/{name}:" in str(answer)
 
 
 def test_a_derived_attribute_that_does_not_compile_says_so():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.choices import BuiltInScore
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
-from kai_py.plan.placement.score_nodes import ScoredNodes
+from kai_py.plan.placement.score_nodes import ScoredFit, ScoredNodes
 from kai_py.plan.placement.scoring import Scoring
 from kai_py.plan.plan import Action
 from kai_py.plan.state.assignment import Evicted
@@ -76,6 +76,15 @@ def test_what_is_evicted_is_free_in_future_idle_capacity_only(scores):
     assert rows() == [None, None]
     trial.evict(Evicted(runs.members[0], runs, Action.PREEMPT, runs, "test"))
     assert rows() == [None, 0]
+
+
+def test_the_fit_of_a_shape_is_made_once():
+    trial, static = statement(), StaticFits()
+    scoring = Scoring.for_snapshot((WeightedScore("best-fit"),), trial.snapshot, static)
+    shape = next(m.shape for g in trial.snapshot.gangs.values() for m in g.pending)
+    made = scoring.fit(trial, shape, Capacity.IDLE, static)
+    assert isinstance(made, ScoredFit)
+    assert scoring.fit(trial, shape, Capacity.IDLE, static) is made
 
 
 def act(trial, kind, index, row, capacity):

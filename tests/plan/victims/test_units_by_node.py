@@ -7,8 +7,11 @@ import pytest
 
 from kai_py.plan.actions import consolidate
 from kai_py.plan.plan import Stage
+from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.order import VictimPool
+from kai_py.plan.victims.units import VictimUnit
 from kai_py.plan.victims.units_by_node import UnitsByNode
+from tests.mutation.test_survivors_of_plans import session
 from tests.support.examples import examples
 from tests.support.scenario import (
     budget,
@@ -20,6 +23,7 @@ from tests.support.scenario import (
     pod,
     queue,
 )
+from tests.support.worlds import gang, world
 
 
 def scattered(seed: int):
@@ -67,6 +71,17 @@ def test_evictions_leave_what_would_be_laid_out_again(monkeypatch: pytest.Monkey
 
 def in_order(units: UnitsByNode, member, mask):
     return [[m.pod.name for m in unit.members] for unit in units.in_order(member, mask)]
+
+
+def test_a_node_that_fits_once_all_have_left_comes_before_one_that_never_does():
+    running = [gang(f"{at}{i}", node=at, pods=1, created=i) for i in range(3) for at in "ba"]
+    late = [gang("b3", node="b", pods=1, created=9)]
+    waits = gang("waits", pods=1, gpus=5)
+    state = session(world({"a": 5, "b": 4}, *running, *late, waits))
+    units = [VictimUnit(each, each.members) for each in (*running, *late)]
+    laid_out = UnitsByNode(state, units, EvictionCosts(state))
+    ordered = in_order(laid_out, waits.members[0], np.ones(2, dtype=bool))
+    assert [names[0][0] for names in ordered] == [*"aaa", *"bbbb"]
 
 
 def test_all_gangs_of_an_action_use_one_layout(monkeypatch: pytest.MonkeyPatch):
