@@ -7,11 +7,14 @@ from kai_py.grouping.gang import Owner
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.explain.postponed import LOST_WORK, NOT_RELOCATED
 from kai_py.plan.plan import Action
 from kai_py.plan.session.settings import CycleSettings
+from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.eviction_history import GangEviction
+from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.lost_work import LossRules, lost_seconds
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -86,6 +89,27 @@ def evicted_before(name, times, *, within_queue=False):
         GangEviction(START + NOW - 60.0 * n, within_queue) for n in times
     ]
     return memory
+
+
+@pytest.mark.parametrize("by_loss", [True, False])
+def test_candidates_are_asked_by_what_their_eviction_destroys_or_by_age(by_loss):
+    gangs = [
+        ran("urgent", "a", 1, priority=5),
+        ran("often", "a", 2),
+        ran("elastic", "a", 90, floor=0),
+        ran("long", "a", 50),
+        ran("saved", "a", 60, checkpoint=300.0),
+        ran("low", "a", 70, priority=-1),
+    ]
+    built = world({"a": 6}, *gangs, waiting("new"), queues=QUEUES).snapshot(NOW)
+    rules = replace(BY_LOSS, by_loss=by_loss, evictions_per_day=1)
+    settings, memory = CycleSettings(loss_rules=rules), evicted_before("often", [30])
+    state = open_session(built, settings, memory, Unwatched())
+    units = VictimPool(state).units(state.quota.queues.positions["guest"], guaranteed=True)
+    by_cost = ["low", "elastic", "saved", "long", "urgent", "often"]
+    by_age = ["low", "elastic", "often", "long", "saved", "urgent"]
+    names = [unit.members[0].pod.name.removesuffix("-0") for unit in units]
+    assert names == (by_cost if by_loss else by_age)
 
 
 def test_what_was_evicted_before_weighs_more():
