@@ -1,5 +1,6 @@
 """Pods that claim channels of a ComputeDomain stay within one NVLink clique."""
 
+import pytest
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceClass
@@ -151,6 +152,15 @@ def test_running_pods_of_another_gang_keep_late_ones_in_their_clique():
     running = worker("first-0", "d1", owner=first, node="n3")
     plan = world(first, *running, *domain("late", 1, "d1")).plan()
     assert nodes_of(plan, "late") < B
+
+
+@pytest.mark.parametrize(("at", "clique"), [("n3", B), ("n0", set()), ("gone", A)])
+def test_the_gang_is_the_domain_where_claims_name_none(at, clique):
+    owner = job("first", 3, "team")
+    running = worker("first-0", "", owner=owner, node=at)
+    late = [part for i in (1, 2) for part in worker(f"first-{i}", "", owner=owner)]
+    plan = world(owner, *running, *late, actions=(Action.ALLOCATE,)).plan()
+    assert nodes_of(plan, "first") == clique - {at}
 
 
 def test_channels_that_are_being_allocated_keep_late_pods_in_their_clique():
