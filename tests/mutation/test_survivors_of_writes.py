@@ -1,21 +1,29 @@
 """What no other fast test noticed of the objects that commit writes, each by its smallest case."""
 
 import asyncio
+import json
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from kai_py.api.records.core import ObjectMeta, Pod, PodSchedulingGate, PodSpec, PodStatus
+from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import unstructured
-from kai_py.api.references import PodRef
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.claims.binding_conditions import never_ready
+from kai_py.commit.claims.extended_resources import delete_claim
 from kai_py.commit.pod_patches import ADMISSION_GATE, GateRemover
-from kai_py.commit.provisioner import Provisioner
-from kai_py.commit.provisioning_request import MANAGED_BY
+from kai_py.commit.provisioner import CLASS_KEY, REQUEST_KEY, Provisioner, unannotated_pods
+from kai_py.commit.provisioning_request import MANAGED_BY, DesiredRequest, PodSet
 from kai_py.commit.settings import CommitSettings
+from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import Admission, Plan
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.tables.assumptions import Assumptions
+from kai_py.watch.errors import ApiError, from_response
+from tests.support.records import from_json
 
 
 async def for_a_moment(running):
@@ -86,3 +94,65 @@ def test_a_binding_is_assumed_until_the_pod_is_shown_on_a_node_or_finished(on, p
     assumptions.assume(AssumedBinding("p", "n"))
     assumptions.observe(pod)
     assert assumptions.node_of("p") == known
+
+
+@pytest.mark.parametrize(
+    ("true", "age", "named"),
+    [
+        ("", 600, ""),
+        ("", 601, "Attached"),
+        ("Attached", 601, ""),
+        ("Broken", 10, "Broken"),
+    ],
+)
+def test_devices_are_given_up_when_they_fail_or_are_late(true, age, named):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    device = {"driver": "d", "pool": "p", "device": "x"}
+    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    results = [{"request": "r", **device, **conditions}]
+    allocated = (now - timedelta(seconds=age)).isoformat()
+    reported = [{**device, "conditions": [{"type": true, "status": "True"}]}]
+    status = {
+        "allocation": {"devices": {"results": results}, "allocationTimestamp": allocated},
+        "devices": reported,
+    }
+    claim = from_json(ResourceClaim, {"metadata": {"name": "c"}, "status": status})
+    found = never_ready(claim, 600.0, now)
+    assert [condition for _, condition in found.devices] == [named] if found else not named
+
+
+def test_pods_of_a_request_get_its_annotations_unless_they_have_them_or_are_others():
+    kept = {REQUEST_KEY: "request", CLASS_KEY: "class"}
+    given = {"bare": {}, "done": kept, "older": {**kept, REQUEST_KEY: "old"}, "other": {}}
+    pods = {
+        ("ns", name): Pod(
+            metadata=ObjectMeta(
+                name=name,
+                namespace="ns",
+                uid="new" if name == "other" else name,
+                annotations=annotations,
+            )
+        )
+        for name, annotations in given.items()
+    }
+    refs = tuple(PodRef("ns", name, name) for name in (*given, "gone"))
+    owner = Owner("v1", "Gang", "ns", "g", "g")
+    desired = DesiredRequest("g", owner, "request", "class", (PodSet(refs),))
+    assert [each.metadata.name for each in unannotated_pods(desired, pods)] == ["bare", "older"]
+
+
+@pytest.mark.parametrize(("code", "said"), [(404, False), (403, True)])
+async def test_a_claim_that_cannot_be_deleted_is_an_error_unless_it_is_gone(code, said):
+    details = {"name": "c", "kind": "resourceclaims"}
+    reason = {404: "NotFound", 403: "Forbidden"}[code]
+    body = json.dumps({"code": code, "reason": reason, "details": details}).encode()
+
+    async def read_claim(_claim):
+        raise from_response("get", code, body, {})
+
+    try:
+        await delete_claim(SimpleNamespace(read_claim=read_claim), ClaimRef("ns", "c", "u"))
+    except ApiError:
+        assert said
+    else:
+        assert not said
