@@ -17,8 +17,10 @@ from kai_py.commit.claims.extended_resources import delete_claim
 from kai_py.commit.pod_patches import ADMISSION_GATE, GateRemover
 from kai_py.commit.provisioner import CLASS_KEY, REQUEST_KEY, Provisioner, unannotated_pods
 from kai_py.commit.provisioning_request import MANAGED_BY, DesiredRequest, PodSet
+from kai_py.commit.reports import PlanReports
 from kai_py.commit.settings import CommitSettings
 from kai_py.grouping.gang import Owner
+from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Admission, Plan
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.tables.assumptions import Assumptions
@@ -156,3 +158,17 @@ async def test_a_claim_that_cannot_be_deleted_is_an_error_unless_it_is_gone(code
         assert said
     else:
         assert not said
+
+
+def test_problems_of_pods_are_reported_at_once_and_others_at_the_next_look():
+    problems = [
+        ObjectProblem(Owner("v1", kind, "ns", kind.lower(), "u"), "cannot be read")
+        for kind in ("Pod", "Node")
+    ]
+    reported = []
+    reports = SimpleNamespace(
+        _dependencies=SimpleNamespace(failures=SimpleNamespace(contained=lambda *_: None)),
+        events=SimpleNamespace(report_problem=reported.append),
+    )
+    PlanReports._report_pending(reports, Plan(problems=tuple(problems)))
+    assert reported == problems[:1]
