@@ -1,7 +1,7 @@
 """The rows of the files part: ``kai-py plan`` on a cluster as ``kubectl get -o json`` prints it.
 
 Of the nodes, a fifth is idle and the others are full, with a pod on each of eight GPUs. Each node
-has two pods of DaemonSets. Waiting Jobs of one to eight pods each request another amount of CPU, so
+has three pods of DaemonSets. Waiting Jobs of one to eight pods each request another amount of CPU, so
 that each has a size of its own.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.watch import documents
 Document = dict[str, Any]
 
 NODES, QUEUES, JOBS = 10_000, 50, 2_000
-IDLE_PART, DAEMON_SETS, GPUS = 5, 2, 8
+IDLE_PART, DAEMON_SETS, GPUS = 5, 3, 8
 MEGABYTE = 1e6
 
 

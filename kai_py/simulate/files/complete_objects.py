@@ -246,12 +246,15 @@ def _add_owners(found: dict[ObjectKey, Document]) -> Set[ObjectKey]:
 
 def _never_applied(found: Mapping[ObjectKey, Document]) -> list[tuple[ObjectKey, Document]]:
     """Workloads without a uid and without pods."""
-    owners = {owner for key, document in found.items() for owner in owner_keys(key, document)}
-    return [
+    workloads = [
         (key, document)
         for key, document in found.items()
-        if key[:2] in WORKLOADS and key not in owners and was_never_applied(key, document)
+        if key[:2] in WORKLOADS and was_never_applied(key, document)
     ]
+    if not workloads:
+        return []
+    owners = {owner for key, document in found.items() for owner in owner_keys(key, document)}
+    return [(key, document) for key, document in workloads if key not in owners]
 
 
 def _complete_namespaces(found: dict[ObjectKey, Document]) -> None:
