@@ -53,8 +53,28 @@ def resume(state: CycleState, gangs: Iterable[Gang]) -> None:
     if ahead:
         pool = VictimPool(state)
         ahead = [gang for gang in ahead if not _has_victims(state, gang, pool, nominated)]
-    for gang in _with_those_ahead(state, nominated, ahead) if ahead else nominated:
-        _place(state, gang)
+    order = _with_those_ahead(state, nominated, ahead) if ahead else nominated
+    if ahead or not _place_all(state, order):
+        for gang in order:
+            _place(state, gang)
+
+
+def _place_all(state: CycleState, nominated: Sequence[Gang]) -> bool:
+    """Place all the gangs, if need be in another order; whether that was possible.
+
+    They were nominated in an order in which all fitted: a gang that comes first now may have got
+    its devices last then, so those that do not fit after it are tried before all others.
+    """
+    left: list[Gang] = []
+    for _ in range(2):
+        first = {gang.key for gang in left}
+        order = [*left, *(gang for gang in nominated if gang.key not in first)]
+        with state.statement.trial() as trial:
+            left = [gang for gang in order if not _place(state, gang)]
+            if not left:
+                trial.keep()
+                return True
+    return False
 
 
 def _yields(gang: Gang) -> bool:
@@ -88,7 +108,7 @@ def _has_victims(
 ) -> bool:
     """Whether pods that run may be evicted for the gang, so that it fits beside ``nominated``.
 
-    Of more than ``MAX_VICTIMS`` this is taken for granted.
+    Each of them at least alone. Of more than ``MAX_VICTIMS`` this is taken for granted.
     """
     request = next_request(gang, state.statement, state.can_never_run)
     if request is None or state.precondition(gang) is not None:
@@ -100,6 +120,7 @@ def _has_victims(
         for each in strategies
         if each.may_find_victims()
         for unit in islice(each.candidates() or (), MAX_VICTIMS + 1)
+        if each.refused_unit([unit]) is None
     ]
     if not found or len(found) > MAX_VICTIMS:
         return bool(found)

@@ -4,7 +4,11 @@ from kai_py.plan.plan import Action, Plan
 from tests.support.scenario import (
     START,
     Cluster,
+    claim,
+    claiming,
     cluster,
+    device_class,
+    device_slice,
     evicted,
     job_with_pods,
     node,
@@ -109,3 +113,37 @@ def test_a_pod_whose_own_nominated_node_is_taken_starts_on_that_of_another_pod()
     for name, where in (("g-0", "n0"), ("g-1", "n1")):
         world.builder.nominate(f"pod-{name}", where, START + 10)
     assert placed(world.plan(20)) == {"g-0": "n1", "g-1": "n1"}
+
+
+def two_that_share_devices(*gpus) -> Cluster:
+    """The first by priority takes the first two devices it finds, ``picky`` needs model T4."""
+    devices = [
+        {"name": f"gpu-{i}", "attributes": {"model": {"string": name}}}
+        for i, name in enumerate(gpus)
+    ]
+    model = 'device.attributes["gpu.nvidia.com"].model == "T4"'
+    world = cluster(device_class(), node("n", 0), device_slice("n", devices), queue("a", 8))
+    for name, priority, selector in (("first", 10, ""), ("picky", 0, model)):
+        world.add(claim(f"{name}-gpu", 2, selector=selector, owner=name))
+        world.add(claiming(pod(name, 0, queue="a", priority=priority), f"{name}-gpu"))
+        world.builder.nominate(f"pod-{name}", "n", START + 10)
+    return world
+
+
+def test_nominated_gangs_start_in_an_order_in_which_all_find_their_devices() -> None:
+    assert set(placed(two_that_share_devices("T4", "T4", "L4", "L4").plan(20))) == {
+        "first",
+        "picky",
+    }
+
+
+def test_of_nominated_gangs_that_do_not_fit_together_any_more_the_first_starts() -> None:
+    assert set(placed(two_that_share_devices("T4", "T4", "L4").plan(20))) == {"first"}
+
+
+def test_a_nominated_gang_yields_to_one_that_may_reclaim_from_no_queue() -> None:
+    """Queue b has just what it deserves."""
+    of_b = [pod(f"b-{index}", queue="b", node="m") for index in range(8)]
+    plan = with_middle_nominated(node("m"), of_b, high()).plan(20)
+    assert set(nominated(plan)) == HIGH
+    assert not evicted(plan)
