@@ -2,8 +2,9 @@
 
 What is left of a gang below minMember keeps capacity and does no work. Within the grace time lost
 pods can be replaced: the actions before this one place them in the topology domain of the rest. A
-gang with pods that succeeded is finishing, not stale. A gang whose workload would fail stays,
-unless it can be suspended.
+gang with pods that succeeded is finishing, not stale. The grace time starts again when pods of the
+gang are evicted for others: those that are relocated have to be created again first. A gang whose
+workload would fail stays, unless it can be suspended.
 
 A device is lost if the kubelet reports it as unhealthy, or if it has a taint with effect NoExecute,
 from its driver or a DeviceTaintRule, that the claim does not tolerate. The cluster ends each pod
@@ -46,7 +47,7 @@ def evict_stale(state: CycleState, gangs: Iterable[Gang]) -> None:
 
 def _evict_after_grace(state: CycleState, gang: Gang, since: float) -> None:
     grace = gang.staleness_grace(state.settings.staleness_grace)
-    elapsed = state.snapshot.now - since
+    elapsed = state.snapshot.now - max(since, state.eviction_limits.last_evicted(gang))
     active = active_counts(gang, state.statement)
     if gang.succeeded or grace < 0 or elapsed < grace or is_satisfied(gang.tree, active):
         return

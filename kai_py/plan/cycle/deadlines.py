@@ -48,6 +48,9 @@ def next_deadline(
         moments += [each.until for each in failed]
         moments += [] if memory.wake_at is None else [memory.wake_at]
         moments.append(memory.incomplete.counts_until)
+        for gang in (snapshot.gangs[key] for key in snapshot.below_min_members):
+            evicted = memory.evictions.last_of(gang.key, snapshot.now)
+            moments += _grace_deadline(gang, evicted, settings.staleness_grace)
         after = settings.loss_rules.reserve_after
         moments += [
             snapshot.gangs[key].waiting_since + after for key in (snapshot.pending if after else ())

@@ -130,6 +130,10 @@ class EvictionHistory:
             if happened_within(DAY, each.at, now) and not (by_others and each.within_queue)
         ]
 
+    def last_of(self, gang: str, now: float) -> float:
+        """When the gang last lost a pod within the last day; 0: it did not."""
+        return next(reversed(self.times_of(gang, now)), 0.0)
+
     def evicted_last_hour(self, now: float, *, by_others: bool = False) -> dict[str, int]:
         """Pods that each queue lost in the last hour."""
         return {

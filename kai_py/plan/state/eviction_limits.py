@@ -172,6 +172,10 @@ class EvictionLimits:
         """How often the gang was evicted within the last day, without this cycle."""
         return len(self._history.times_of(gang.key, self._now, by_others=by_others))
 
+    def last_evicted(self, gang: Gang) -> float:
+        """When the gang last lost a pod to another, before this cycle; 0: not within a day."""
+        return self._history.last_of(gang.key, self._now)
+
     def evicted_often(self, *, by_others: bool) -> frozenset[str]:
         """Keys of gangs that were evicted ``eviction.evictionsPerDay`` times in the last day."""
         return self._evicted_often[by_others]

@@ -1,7 +1,21 @@
 """Gangs that run below minMember are refilled, or evicted after their grace period."""
 
-from tests.support.scenario import START, budget, cluster, evicted, job, node, pod, queue
+from tests.support.executed_plans import carry_out
+from tests.support.scenario import (
+    START,
+    budget,
+    cluster,
+    evicted,
+    job,
+    moves,
+    node,
+    nominated,
+    pod,
+    queue,
+)
 from tests.support.worlds import gang, world
+
+HOST_A = {"kubernetes.io/hostname": "a"}
 
 
 def test_a_gang_below_its_floor_is_ended_after_its_grace():
@@ -92,3 +106,19 @@ def test_a_gang_with_pods_that_ended_well_is_not_short_of_them():
     assert evicted(world.plan(now=2000)) == []
     world.remove(done)
     assert evicted(world.plan(now=3000)) == [], "deleting what has ended changes nothing"
+
+
+def test_the_grace_starts_again_when_pods_are_relocated():
+    """At once with the nomination that completes their gang, which therefore stays."""
+    owner = job("train", 3, "team")
+    train = [pod(f"train-{i}", owner=owner, node="a", created=0) for i in range(2)]
+    world = cluster(node("a", 5), node("b", 1), queue("team", 8), owner, train)
+    world.plan(now=1000)
+    third = pod("train-2", owner=owner, created=900, node_selector=HOST_A)
+    world.add(third, pod("big", 3, queue="team", priority=5, node_selector=HOST_A))
+    plan = world.plan(now=1100)
+    assert (moves(plan), nominated(plan)) == ({"train-0": "b"}, {"train-2": "a"})
+    carry_out(world, plan)
+    assert evicted(world.plan(now=1101)) == []
+    assert evicted(world.plan(now=1159)) == []
+    assert evicted(world.plan(now=1160)) == ["train-1"]
