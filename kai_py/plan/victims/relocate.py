@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import structs
 
 from kai_py.plan.placement.attempt import by_shape
+from kai_py.plan.placement.topology import in_required_domains
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
@@ -157,9 +158,19 @@ def _try_relocation(
             explain=False,
         )
         beneficiary = state.statement.evicted[unit.members[0].pod.uid].beneficiary
-        if not blocked and _stays_spread(state, beneficiary) and _stays_near(state, beneficiary):
+        if blocked or (
+            len(moving) < len(unit.members) and _leaves_domain(state, unit, beneficiary)
+        ):
+            return False
+        if _stays_spread(state, beneficiary) and _stays_near(state, beneficiary):
             trial.keep()
     return trial.kept
+
+
+def _leaves_domain(state: CycleState, unit: VictimUnit, beneficiary: Gang) -> bool:
+    """Whether pods kept in place for their own gang are in other domains than what it gets."""
+    is_own = unit.gang.key == beneficiary.key
+    return is_own and not in_required_domains(state.statement, beneficiary, beneficiary.tree)
 
 
 def _stays_spread(state: CycleState, beneficiary: Gang) -> bool:
