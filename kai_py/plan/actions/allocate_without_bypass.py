@@ -4,7 +4,7 @@
     if later gangs have bypassed gangs that did not fit:
         undo all of it and start over in the same order; at its turn a bypassed gang may now also
         consolidate, reclaim and preempt, and the gangs after it get what is left; so may a gang
-        that was placed before and now is not
+        that was placed before and now is not, and one ahead of it in its queue
 
 So no pod starts on capacity that a gang ahead of it would reclaim in the next cycle. In the second
 pass at most ``MAX_PREEMPTORS`` gangs may evict; the others evict afterwards, like all gangs that
@@ -93,12 +93,22 @@ class BypassTracker:
         return False
 
     def bypassed(self) -> set[GangClass]:
-        """The classes of which a gang was bypassed."""
+        """The classes of which a gang was bypassed, and those ahead of them in their queues."""
         found = set[GangClass]()
         for each, attempt in self._attempts.items():
             with self._state.turns.of(attempt.gang):
                 if self._was_bypassed(attempt):
                     found.add(each)
+        return found | self._ahead_of(found)
+
+    def _ahead_of(self, bypassed: set[GangClass]) -> set[GangClass]:
+        """The classes whose turn came before in the same queue: they may evict first."""
+        found, queues = set[GangClass](), set[str]()
+        for each, attempt in reversed(self._attempts.items()):
+            if each in bypassed:
+                queues.add(attempt.gang.queue)
+            elif attempt.gang.queue in queues:
+                found.add(each)
         return found
 
     def _remaining_now(self) -> tuple[int, Floats, QueueUsage]:

@@ -58,6 +58,19 @@ def test_a_gang_that_loses_its_place_to_an_earlier_one_may_evict_at_its_turn():
     assert placed(plan) == {}
 
 
+def test_a_gang_ahead_of_one_that_was_bypassed_evicts_before_it():
+    """``low`` would take what ``wide`` needs; nothing that ``high`` needs is idle."""
+    plan = world(
+        {"a": 2, "b": 1},
+        gang("runs", nodes="aa", floor=1),
+        gang("high", pods=1, gpus=2, priority=10, created=5),
+        gang("wide", pods=2, priority=5, created=6),
+        gang("low", pods=1, created=7),
+    ).plan()
+    assert evicted(plan) == ["runs-0", "runs-1"]
+    assert {each.pod.name for each in plan.nominations} == {"high-0"}
+
+
 @pytest.mark.parametrize("rules", [KAI, WHO_FITS])
 def test_by_other_rules_a_gang_that_fits_starts_and_is_evicted_a_cycle_later(rules):
     before = contested(gang("low", pods=1, gpus=4, created=6), rules=rules)
