@@ -107,7 +107,7 @@ class ClusterModel:
         return "" if all(self._spreads(pod, node, r) for r in _spreads(pod)) else "spread"
 
     def _spreads(self, pod: Document, node: str, rule: Document) -> bool:
-        """Whether the pod may be on the node beside others that the rule selects."""
+        """Whether the pod may be on the node beside others that the rule selects and that stay."""
         all_labels = {name: each["metadata"]["labels"] for name, each in self.nodes.items()}
         wanted, only = rule["labelSelector"]["matchLabels"], pod["spec"].get("nodeSelector", {})
         domains = {
@@ -117,7 +117,9 @@ class ClusterModel:
         }
         found = Counter(dict.fromkeys(domains.values(), 0))
         for name, at in self.at.items():
-            if at in domains and wanted.items() <= self.pods[name]["metadata"]["labels"].items():
+            meta = self.pods[name]["metadata"]
+            stays = "deletionTimestamp" not in meta and at in domains
+            if stays and wanted.items() <= meta["labels"].items():
                 found[domains[at]] += 1
         return found[domains[node]] + 1 - min(found.values()) <= rule["maxSkew"]
 

@@ -1,9 +1,11 @@
 """What is wrong with a plan of a random cluster, cycle by cycle; knows nothing of the planner.
 
 Two things may happen that look wrong. A pod that is relocated is not created again in plans of
-files, so that its gang and queue have less than the plan took for granted. And a queue may reclaim
-what started in the cycle before if pods of its own ended in that cycle, or if the other queue was
-brought above what it deserves only by pods that started later in that cycle.
+files, so that its gang and queue have less than the plan took for granted. And what started in the
+cycle before may be evicted for a gang that had to wait for quota, because pods that count for its
+queue, or one above it, were terminating; or be reclaimed from a queue that only pods which started
+later in that cycle brought above what it deserves, or after it evicted those whose reclaim had been
+put off because of the work that they would lose.
 """
 
 from collections import defaultdict
@@ -77,7 +79,7 @@ class PlanChecker(ClusterModel):
     def _check_eviction(self, cycle, pod, eviction):
         rule, spec = eviction["rule"], pod["spec"]
         age = cycle - self.started.get(eviction["pod"], -9)
-        if 0 < age < 3 and not self.moved and not self._may_reclaim_back(eviction):
+        if 0 < age < 3 and not self.moved and not self._is_known(eviction):
             self.wrong.append(f"{cycle}: {named(pod)} started just now: {eviction}")
         if rule not in FOR_OTHERS:
             return
@@ -102,16 +104,17 @@ class PlanChecker(ClusterModel):
         """The last cycle in which the pod starts; 0: in none."""
         return max((p["cycle"] for p in self.plan["placements"] if p["pod"] == pod), default=0)
 
-    def _may_reclaim_back(self, eviction):
+    def _is_known(self, eviction):
         """One of the exceptions at the top of this file."""
-        queue = self.queues_of(self.gangs[eviction["for"].split("/")[-1]][0])[0]
-        ended = any(self.queues_of(each)[0] == queue for each in self.leaving)
+        of_others = self.queues_of(self.gangs[eviction["for"].split("/")[-1]][0])
+        ended = any({*self.queues_of(each)[:-1]} & {*of_others} for each in self.leaving)
         own = self.queues_of(self.by_name[eviction["pod"]])[0]
         began = self.started[eviction["pod"]]
         grown = [p for p, c in self.started.items() if c == began and p not in self.evicted]
-        return eviction["rule"] == "reclaim" and (
-            ended or any(self.queues_of(self.by_name[each])[0] == own for each in grown)
-        )
+        late = any(self.queues_of(self.by_name[each])[0] == own for each in grown)
+        gang = self.gang_of(self.by_name[eviction["pod"]])
+        took = any(each["for"].split("/")[-1] == gang for each in self.plan["evictions"])
+        return ended or ((late or took) and eviction["rule"] == "reclaim")
 
     def _end(self, pods):
         for pod in pods:
@@ -120,9 +123,12 @@ class PlanChecker(ClusterModel):
                 self.devices.pop(claim, None)
 
     def _check_rest_of_gangs(self, cycle, evictions):
-        moved = {self.gang_of(self.by_name[each]) for each in self.moved}
-        for gang in {self.gang_of(self.by_name[each["pod"]]) for each in evictions} - moved:
-            if 0 < self._running(gang) < self._least(gang):
+        """Gangs are evicted down to minMember or whole, unless what they lose fits elsewhere."""
+        lost = defaultdict(list)
+        for each in evictions:
+            lost[self.gang_of(pod := self.by_name[each["pod"]])].append(pod)
+        for gang, pods in lost.items():
+            if 0 < self._running(gang) < self._least(gang) and not self._would_fit(pods):
                 self.wrong.append(f"{cycle}: {gang} is evicted in part")
 
     def _over_quota(self, pod):
@@ -155,9 +161,15 @@ class PlanChecker(ClusterModel):
                 if pod not in self.leaving
             ]
             missing = max(1, self._least(gang) - self._running(gang))
-            self.tried = 0
-            if len(waits) >= missing and self._fit(waits[:missing]):
+            if len(waits) >= missing and self._would_fit(waits[:missing]):
                 self.wrong.append(f"{gang} would fit: {missing} of its pods")
+
+    def _would_fit(self, pods):
+        """Whether all of them fit beside what stands; nothing changes."""
+        self.tried, before = 0, ({**self.at}, {**self.devices})
+        found = self._fit(pods)
+        self.at, self.devices = before
+        return found
 
     def _fit(self, pods):
         if not pods:
