@@ -1,8 +1,8 @@
 """The rows of the files part: ``kai-py plan`` on a cluster as ``kubectl get -o json`` prints it.
 
 Of the nodes, a fifth is idle and the others are full, with a pod on each of eight GPUs. Each node
-has three pods of DaemonSets. Waiting Jobs of one to eight pods each request another amount of CPU, so
-that each has a size of its own.
+has three pods of DaemonSets. Waiting Jobs of one to eight pods each request another amount of CPU,
+so that each has a size of its own.
 """
 
 import json
