@@ -264,7 +264,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     known = inputs | order_of_gangs | timing | results | derived
     assert {each.name for each in fields(CycleState)} == known | {"search_budgets", "spot"}
     budgets = {"probes", "probes_per_gang", "minimised_units"}
-    order_of_gangs = {"out_of_probes_before", "cut_short_before", "searched_in_allocate"}
+    order_of_gangs = {"out_of_probes_before", "cut_short_before", "searches_ended"}
     results = {"searched", "too_many_pods", "cut_short"}
     assert {each.name for each in fields(SearchBudgets)} == budgets | order_of_gangs | results
 

@@ -2,10 +2,9 @@
 
 Two things may happen that look wrong. A pod that is relocated is not created again in plans of
 files, so that its gang and queue have less than the plan took for granted. And what started in the
-cycle before may be evicted for a gang that had to wait for quota, because pods that count for its
-queue, or one above it, were terminating; or be reclaimed from a queue that only pods which started
-later in that cycle brought above what it deserves, or after it evicted those whose reclaim had been
-put off because of the work that they would lose.
+cycle before may be reclaimed from a queue that only pods which started later in that cycle brought
+above what it deserves, or after it evicted those whose reclaim had been put off because of the work
+that they would lose.
 """
 
 from collections import defaultdict
@@ -106,15 +105,13 @@ class PlanChecker(ClusterModel):
 
     def _is_known(self, eviction):
         """One of the exceptions at the top of this file."""
-        of_others = self.queues_of(self.gangs[eviction["for"].split("/")[-1]][0])
-        ended = any({*self.queues_of(each)[:-1]} & {*of_others} for each in self.leaving)
         own = self.queues_of(self.by_name[eviction["pod"]])[0]
         began = self.started[eviction["pod"]]
         grown = [p for p, c in self.started.items() if c == began and p not in self.evicted]
         late = any(self.queues_of(self.by_name[each])[0] == own for each in grown)
         gang = self.gang_of(self.by_name[eviction["pod"]])
         took = any(each["for"].split("/")[-1] == gang for each in self.plan["evictions"])
-        return ended or ((late or took) and eviction["rule"] == "reclaim")
+        return (late or took) and eviction["rule"] == "reclaim"
 
     def _end(self, pods):
         for pod in pods:

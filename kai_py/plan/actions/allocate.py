@@ -4,7 +4,8 @@
         take the queue that comes next, and its next gang
         check the queue's bounds for its next request at its highest cost: that of an amount of GPU
             memory on the smallest GPUs, and of the most expensive devices that claims may get;
-            if that exceeds a bound, allow only GPUs and devices with which the request does not
+            if that exceeds a bound, allow only GPUs and devices with which the request does not;
+            if it does so until terminating pods have gone, keep quota for it (``awaited_quota``)
         place the request in idle capacity, or else in capacity that is being released
         a gang with pods left to place goes back into its queue, also if an elastic pod was not
             placed: it is skipped, as others may need less, or another node
@@ -19,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
+from kai_py.plan.actions.awaited_quota import AwaitedQuota
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, for_gang, for_more_pods
 from kai_py.plan.plan import Action
@@ -40,9 +42,9 @@ def allocate(
     state: CycleState, gangs: Sequence[Gang], on_unschedulable: OnUnschedulable | None = None
 ) -> None:
     """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
-    solver = _AllocateSolver(state)
+    solver, awaited = _AllocateSolver(state), AwaitedQuota(state)
     for group in in_rotation(gangs, state.search_budgets.cut_short_before):
-        _allocate_in_order(state, group, solver, on_unschedulable)
+        _allocate_in_order(state, group, solver, awaited, on_unschedulable)
     for gang in gangs:
         state.stop_skipping(gang)
 
@@ -51,13 +53,14 @@ def _allocate_in_order(
     state: CycleState,
     gangs: Iterable[Gang],
     solver: "_AllocateSolver",
+    awaited: AwaitedQuota,
     on_unschedulable: OnUnschedulable | None,
 ) -> None:
     gang_queue = GangQueue(state, gangs)
     batcher = EquivalentGangs(state, gang_queue)
-    while (gang := _next_gang(gang_queue, batcher)) is not None:
+    while (gang := _next_gang(gang_queue, batcher, awaited)) is not None:
         with state.turns.of(gang):
-            if _allocate_gang(state, gang, solver):
+            if _allocate_gang(state, gang, solver, awaited):
                 gang_queue.push(gang)
                 continue
             state.stop_skipping(gang)
@@ -72,14 +75,18 @@ def _allocate_in_order(
                     gang_queue.push(gang)
 
 
-def _next_gang(gang_queue: GangQueue, batcher: EquivalentGangs) -> Gang | None:
+def _next_gang(
+    gang_queue: GangQueue, batcher: EquivalentGangs, awaited: AwaitedQuota
+) -> Gang | None:
     """The next gang to try by itself, after batches of equivalent gangs have been placed."""
-    while batcher.place_batch():
+    while not awaited and batcher.place_batch():
         pass
     return gang_queue.pop()
 
 
-def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> bool:
+def _allocate_gang(
+    state: CycleState, gang: Gang, solver: "_AllocateSolver", awaited: AwaitedQuota
+) -> bool:
     """Place the next request of the gang; whether the gang has another one to place."""
     request = state.next_request(gang)
     if request is None:
@@ -87,9 +94,14 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
     over = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if over is not None:
         reason = solver.solve_over(gang, request, over)
+        if reason is not None and awaited.may_wait(gang, request) and solver.fits(gang, request):
+            awaited.add(gang)
     else:
         reserved = check_reserved_quota(state, gang, state.request_cost(gang))
-        reason = reserved or solver.solve(gang, request)
+        kept = awaited.refusal(gang, request.members)
+        if kept is not None:
+            state.search_budgets.searches_ended.add(gang.key)
+        reason = reserved or kept or solver.solve(gang, request)
     if reason is None:
         state.mark_placed(gang)
         return request.has_more
@@ -144,6 +156,11 @@ class _AllocateSolver:
             reason = found
             self._failed.add(shape, _FailedRequest(reason, size), size)
         return for_gang(reason, gang, request.members, self._state.statement.placed)
+
+    def fits(self, gang: Gang, request: PlacementRequest) -> bool:
+        """Whether the pods can be placed, apart from the bounds of their queue."""
+        with self._state.statement.trial():
+            return self.solve(gang, request) is None
 
     def solve_over(
         self, gang: Gang, request: PlacementRequest, over: Unschedulable

@@ -251,7 +251,7 @@ class _SearchingGangs:
                 self._placed_count += 1
                 return True
         self._gang_classes.discard(known)
-        state.search_budgets.searched_in_allocate.add(gang.key)
+        state.search_budgets.searches_ended.add(gang.key)
         return False
 
     def _victim_pool(self) -> VictimPool:

@@ -23,8 +23,8 @@ class SearchBudgets:
     """Gang key to the last cycle in which the budget of device searches did not suffice."""
     searched: dict[str, bool] = field(default_factory=dict)
     """Keys of gangs that searched for victims in this cycle, and whether probes ran out."""
-    searched_in_allocate: set[str] = field(default_factory=set)
-    """Keys of gangs that have searched for victims at their turn of allocate."""
+    searches_ended: set[str] = field(default_factory=set)
+    """Keys of gangs for which no victims are searched after their turn of allocate."""
     too_many_pods: set[str] = field(default_factory=set)
     """Keys of gangs for which more pods would have to be relocated than is allowed."""
     cut_short: set[str] = field(default_factory=set)

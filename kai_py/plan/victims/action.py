@@ -119,7 +119,7 @@ def _search_with_cheapest_claims(
 def _may_preempt(state: CycleState, gang: Gang) -> bool:
     """Whether pods may be evicted for the gang in this action at all."""
     budgets = state.search_budgets
-    if gang.key in budgets.searched_in_allocate or gang.key in state.waiting:
+    if gang.key in budgets.searches_ended or gang.key in state.waiting:
         return False
     if state.statement.devices.users.left_over_claim(gang):
         return False  # once the claim is released, it may fit where no pod has to be evicted

@@ -1,0 +1,82 @@
+"""Quota that terminating pods still have, kept for the gang that waits for it.
+
+A gang that exceeds a bound of its queue only until terminating pods have gone can start as soon as
+they have. What starts on the rest of the quota meanwhile would be evicted for it then. So what such
+a gang requests counts as allocated for all gangs after it, if it fits on the nodes. Terminating
+pods that are overdue are not waited for, so that this ends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kai_py.plan.placement.next_pods import PlacementRequest
+from kai_py.plan.placement.reasons import Unschedulable
+from kai_py.plan.plan import Stage
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.quota_check import waits_for_leaving
+from kai_py.policy.fairness_rules import BypassPolicy
+from kai_py.policy.queue_limits import QuotaExceeded, check_limits
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.resources import Floats
+
+
+class AwaitedQuota:
+    """The requests that wait for terminating pods of their queues, in the order of their turns."""
+
+    def __init__(self, state: CycleState) -> None:
+        """Nothing waits yet."""
+        self._state = state
+        self._waiting: list[tuple[Gang, Floats]] = []
+
+    def __bool__(self) -> bool:
+        """Whether any request waits."""
+        return bool(self._waiting)
+
+    def may_wait(self, gang: Gang, request: PlacementRequest) -> bool:
+        """Whether the request, which exceeds a bound, will not exceed it after those ahead."""
+        state = self._state
+        if state.settings.rules.bypass_policy is not BypassPolicy.PREEMPT_FIRST:
+            return False
+        cost = state.request_cost(gang)
+        if not waits_for_leaving(state.quota, gang, request.members, cost):
+            return False
+        return self._exceeded_later(gang, request.members, cost) is None
+
+    def add(self, gang: Gang) -> None:
+        """Count the next request of a gang from now on."""
+        self._waiting.append((gang, self._state.request_cost(gang)))
+
+    def refusal(self, gang: Gang, members: Sequence[Member]) -> Unschedulable | None:
+        """The reason if ``members`` would take quota that a gang ahead waits for, else None."""
+        if not self._waiting:
+            return None
+        over = self._exceeded_later(gang, members, self._state.request_cost(gang))
+        if over is None:
+            return None
+        queues = self._state.quota.queues
+        position = queues.positions[over.queue]
+        ahead = (
+            each.key
+            for each, _ in self._waiting
+            if position in queues.ancestry[queues.positions[each.queue]]
+        )
+        return Unschedulable(
+            Stage.QUEUE_MAX,
+            f"the remaining quota of queue {over.queue} is kept for {next(ahead, 'others')}, which "
+            "waits until terminating pods have gone.",
+        )
+
+    def _exceeded_later(
+        self, gang: Gang, members: Sequence[Member], cost: Floats
+    ) -> QuotaExceeded | None:
+        """How a request exceeds a bound once terminating pods have gone and those ahead run."""
+        quota = self._state.quota
+        usage, queues = quota.usage_beside(gang, members), quota.queues
+        allocated = usage.allocated - quota.leaving
+        for ahead, requested in self._waiting:
+            if ahead.key != gang.key:
+                path = queues.ancestors(queues.positions[ahead.queue])
+                allocated[:, path] += requested[:, None]
+        later = replace(usage, allocated=allocated)
+        preemptible = gang.is_preemptible(members)
+        return check_limits(later, queues.positions[gang.queue], cost, preemptible=preemptible)
