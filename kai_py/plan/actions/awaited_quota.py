@@ -13,7 +13,6 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.quota_check import waits_for_leaving
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.policy.queue_limits import QuotaExceeded, check_limits
 from kai_py.snapshot.gangs import Gang, Member
@@ -33,14 +32,14 @@ class AwaitedQuota:
         return bool(self._waiting)
 
     def may_wait(self, gang: Gang, request: PlacementRequest) -> bool:
-        """Whether the request, which exceeds a bound, will not exceed it after those ahead."""
-        state = self._state
+        """Whether the request, which exceeds a bound now, will not exceed it after those ahead."""
+        state, quota = self._state, self._state.quota
         if state.settings.rules.bypass_policy is not BypassPolicy.PREEMPT_FIRST:
             return False
-        cost = state.request_cost(gang)
-        if not waits_for_leaving(state.quota, gang, request.members, cost):
+        path = quota.queues.ancestors(quota.queues.positions[gang.queue])
+        if not quota.has_leaving or not quota.leaving[:, path].any():
             return False
-        return self._exceeded_later(gang, request.members, cost) is None
+        return self._exceeded_later(gang, request.members, state.request_cost(gang)) is None
 
     def add(self, gang: Gang) -> None:
         """Count the next request of a gang from now on."""
