@@ -15,7 +15,7 @@ after the gang's first pod was bound. Placeholders are never written to the API.
 
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -65,16 +65,17 @@ def _place_all(state: CycleState, nominated: Sequence[Gang]) -> bool:
     They were nominated in an order in which all fitted: a gang that comes first now may have got
     its devices last then, so those that do not fit after it are tried before all others.
     """
-    left: list[Gang] = []
-    for _ in range(2):
-        first = {gang.key for gang in left}
-        order = [*left, *(gang for gang in nominated if gang.key not in first)]
-        with state.statement.trial() as trial:
-            left = [gang for gang in order if not _place(state, gang)]
-            if not left:
-                trial.keep()
-                return True
-    return False
+    with state.statement.trial() as trial:
+        left = [gang for gang in nominated if not _place(state, gang)]
+        if not left:
+            trial.keep()
+            return True
+    first = {gang.key for gang in left}
+    others = (gang for gang in nominated if gang.key not in first)
+    with state.statement.trial() as trial:
+        if all(_place(state, gang) for gang in chain(left, others)):
+            trial.keep()
+    return trial.kept
 
 
 def _yields(gang: Gang) -> bool:
