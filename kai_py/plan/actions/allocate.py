@@ -42,9 +42,9 @@ def allocate(
     state: CycleState, gangs: Sequence[Gang], on_unschedulable: OnUnschedulable | None = None
 ) -> None:
     """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
-    solver, awaited = _AllocateSolver(state), AwaitedQuota(state)
+    solver = _AllocateSolver(state)
     for group in in_rotation(gangs, state.search_budgets.cut_short_before):
-        _allocate_in_order(state, group, solver, awaited, on_unschedulable)
+        _allocate_in_order(state, group, solver, on_unschedulable)
     for gang in gangs:
         state.stop_skipping(gang)
 
@@ -53,14 +53,13 @@ def _allocate_in_order(
     state: CycleState,
     gangs: Iterable[Gang],
     solver: "_AllocateSolver",
-    awaited: AwaitedQuota,
     on_unschedulable: OnUnschedulable | None,
 ) -> None:
     gang_queue = GangQueue(state, gangs)
     batcher = EquivalentGangs(state, gang_queue)
-    while (gang := _next_gang(gang_queue, batcher, awaited)) is not None:
+    while (gang := _next_gang(gang_queue, batcher, solver)) is not None:
         with state.turns.of(gang):
-            if _allocate_gang(state, gang, solver, awaited):
+            if _allocate_gang(state, gang, solver):
                 gang_queue.push(gang)
                 continue
             state.stop_skipping(gang)
@@ -76,17 +75,15 @@ def _allocate_in_order(
 
 
 def _next_gang(
-    gang_queue: GangQueue, batcher: EquivalentGangs, awaited: AwaitedQuota
+    gang_queue: GangQueue, batcher: EquivalentGangs, solver: "_AllocateSolver"
 ) -> Gang | None:
     """The next gang to try by itself, after batches of equivalent gangs have been placed."""
-    while not awaited and batcher.place_batch():
+    while not solver.awaited and batcher.place_batch():
         pass
     return gang_queue.pop()
 
 
-def _allocate_gang(
-    state: CycleState, gang: Gang, solver: "_AllocateSolver", awaited: AwaitedQuota
-) -> bool:
+def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> bool:
     """Place the next request of the gang; whether the gang has another one to place."""
     request = state.next_request(gang)
     if request is None:
@@ -94,11 +91,11 @@ def _allocate_gang(
     over = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if over is not None:
         reason = solver.solve_over(gang, request, over)
-        if reason is not None and awaited.may_wait(gang, request) and solver.fits(gang, request):
-            awaited.add(gang)
+        if reason is not None:
+            solver.keep_quota(gang, request)
     else:
         reserved = check_reserved_quota(state, gang, state.request_cost(gang))
-        kept = awaited.refusal(gang, request.members)
+        kept = solver.awaited.refusal(gang, request.members)
         if kept is not None:
             state.search_budgets.searches_ended.add(gang.key)
         reason = reserved or kept or solver.solve(gang, request)
@@ -142,6 +139,7 @@ class _AllocateSolver:
         self._state = state
         self._searches = state.searches(Action.ALLOCATE)
         self._failed = FailedRequests[_FailedRequest]()
+        self.awaited = AwaitedQuota(state)
 
     def solve(self, gang: Gang, request: PlacementRequest) -> Unschedulable | None:
         """Place the pods, or say why not."""
@@ -157,10 +155,14 @@ class _AllocateSolver:
             self._failed.add(shape, _FailedRequest(reason, size), size)
         return for_gang(reason, gang, request.members, self._state.statement.placed)
 
-    def fits(self, gang: Gang, request: PlacementRequest) -> bool:
-        """Whether the pods can be placed, apart from the bounds of their queue."""
+    def keep_quota(self, gang: Gang, request: PlacementRequest) -> None:
+        """Keep quota for a request above a bound if it can be placed once pods have gone."""
+        if not self.awaited.may_wait(gang, request):
+            return
         with self._state.statement.trial():
-            return self.solve(gang, request) is None
+            fits = self.solve(gang, request) is None
+        if fits:
+            self.awaited.add(gang)
 
     def solve_over(
         self, gang: Gang, request: PlacementRequest, over: Unschedulable

@@ -81,3 +81,12 @@ def test_a_bound_of_a_parent_is_kept_from_the_queues_below_it() -> None:
 def test_kai_starts_what_fits_now(kept) -> None:
     world = with_terminating(pod("small", queue="a"), **({} if kept else {"rules": KAI}))
     assert placed(world.plan(10)) == ({} if kept else SMALL)
+
+
+def test_quota_is_free_again_when_the_gang_that_waits_is_deleted() -> None:
+    world = with_terminating(pod("small", queue="a"))
+    high = job_with_pods("high", 4, queue="a", priority=10)
+    assert not placed(world.plan(10))
+    assert not placed(world.plan(11))
+    world.remove(*high)
+    assert placed(world.plan(12)) == SMALL
