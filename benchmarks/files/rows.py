@@ -18,13 +18,13 @@ from typing import Any
 
 from benchmarks.processes import MAIN
 from benchmarks.row import Benchmark, Measured
+from benchmarks.timing import MEGABYTE
 from benchmarks.watch import documents
 
 Document = dict[str, Any]
 
 NODES, QUEUES, JOBS = 10_000, 50, 2_000
 IDLE_PART, DAEMON_SETS, GPUS = 5, 3, 8
-MEGABYTE = 1e6
 
 
 def files_benchmarks() -> list[Benchmark]:
@@ -68,8 +68,12 @@ def _pods_of_job(job: int) -> int:
     return 1 + job % GPUS
 
 
-PODS = NODES * DAEMON_SETS + NODES * GPUS * (IDLE_PART - 1) // IDLE_PART
-PODS += sum(map(_pods_of_job, range(JOBS)))
+def _full(nodes: int) -> int:
+    """How many of the nodes are full."""
+    return nodes * (IDLE_PART - 1) // IDLE_PART
+
+
+PODS = NODES * DAEMON_SETS + _full(NODES) * GPUS + sum(map(_pods_of_job, range(JOBS)))
 
 
 def objects(part: int) -> Iterator[Document]:
@@ -85,12 +89,12 @@ def objects(part: int) -> Iterator[Document]:
             "metadata": meta,
             "spec": spec,
         }
-    node, pod = documents.nodes(), documents.pods(nodes * (IDLE_PART - 1) // IDLE_PART)
+    node, pod = documents.nodes(), documents.pods(_full(nodes))
     for row in range(nodes):
         yield _typed("v1", "Node", node(row))
         for daemon_set in range(DAEMON_SETS):
             yield _daemon(row, daemon_set, pod(row))
-    running = nodes * GPUS * (IDLE_PART - 1) // IDLE_PART
+    running = _full(nodes) * GPUS
     for number in range(running):
         if number % documents.PODS_PER_JOB == 0:
             yield _job(number // documents.PODS_PER_JOB, documents.PODS_PER_JOB, pod(number))

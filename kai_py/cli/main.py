@@ -77,8 +77,8 @@ COMMANDS = (
     ),
 )
 
-GC_THRESHOLDS = (200_000, 20, 100)
-"""Of garbage collection in commands."""
+COMMAND_GC_THRESHOLDS = (200_000, 20, 100)
+"""Of garbage collection until the scheduler, where it runs, sets its own."""
 FULL_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing to a stream; those of a file name the file."""
 
@@ -147,7 +147,7 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        gc.set_threshold(*COMMAND_GC_THRESHOLDS)
         if enabled:
             gc.enable()
 

@@ -180,10 +180,10 @@ def _read(text: str) -> _CheckedText:
     try:
         documents = read_documents(text)
         _refuse_oversized(documents)
+    except TextTooLargeError as error:
+        return _CheckedText(text, [], [], [Finding(error.line, "", "", error.reason)])
     except ManifestError as error:
-        is_yaml = isinstance(error, TextTooLargeError)
-        reason = error.reason if is_yaml else f"is not YAML: {error.reason}"
-        finding = Finding(error.line, "", "", reason)
+        finding = Finding(error.line, "", "", f"is not YAML: {error.reason}")
         return _CheckedText(text, [], [], [finding])
     findings = [finding for document in documents for finding in _document(document)]
     manifests = [manifest for each in documents for manifest in _manifests(each.value)]

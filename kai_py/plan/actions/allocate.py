@@ -95,10 +95,8 @@ def _allocate_gang(state: CycleState, gang: Gang, solver: "_AllocateSolver") -> 
             solver.keep_quota(gang, request)
     else:
         reserved = check_reserved_quota(state, gang, state.request_cost(gang))
-        kept = solver.awaited.refusal(gang, request.members)
-        if kept is not None:
-            state.search_budgets.searches_ended.add(gang.key)
-        reason = reserved or kept or solver.solve(gang, request)
+        reserved = reserved or solver.awaited.refuse(gang, request.members)
+        reason = reserved or solver.solve(gang, request)
     if reason is None:
         state.mark_placed(gang)
         return request.has_more

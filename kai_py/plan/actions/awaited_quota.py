@@ -7,14 +7,13 @@ pods that are overdue are not waited for, so that this ends.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.quota_check import exceeded_later
 from kai_py.policy.fairness_rules import BypassPolicy
-from kai_py.policy.queue_limits import QuotaExceeded, check_limits
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Floats
 
@@ -37,45 +36,40 @@ class AwaitedQuota:
         if state.settings.rules.bypass_policy is not BypassPolicy.PREEMPT_FIRST:
             return False
         path = quota.queues.ancestors(quota.queues.positions[gang.queue])
-        if not quota.has_leaving or not quota.leaving[:, path].any():
+        if not quota.leaving[:, path].any():
             return False
-        return self._exceeded_later(gang, request.members, state.request_cost(gang)) is None
+        cost, ahead = state.request_cost(gang), self._ahead_of(gang)
+        return exceeded_later(quota, gang, request.members, cost, ahead) is None
 
     def add(self, gang: Gang) -> None:
         """Count the next request of a gang from now on."""
         self._waiting.append((gang, self._state.request_cost(gang)))
 
-    def refusal(self, gang: Gang, members: Sequence[Member]) -> Unschedulable | None:
-        """The reason if ``members`` would take quota that a gang ahead waits for, else None."""
-        if not self._waiting:
+    def refuse(self, gang: Gang, members: Sequence[Member]) -> Unschedulable | None:
+        """The reason if ``members`` would take quota that a gang ahead waits for, else None.
+
+        Then no victims are searched for them, either, as they need none.
+        """
+        state, ahead = self._state, self._ahead_of(gang)
+        if not ahead:
             return None
-        over = self._exceeded_later(gang, members, self._state.request_cost(gang))
+        over = exceeded_later(state.quota, gang, members, state.request_cost(gang), ahead)
         if over is None:
             return None
-        queues = self._state.quota.queues
+        state.search_budgets.searches_ended.add(gang.key)
+        queues = state.quota.queues
         position = queues.positions[over.queue]
-        ahead = (
+        first = next(
             each.key
-            for each, _ in self._waiting
+            for each, _ in ahead
             if position in queues.ancestry[queues.positions[each.queue]]
         )
         return Unschedulable(
             Stage.QUEUE_MAX,
-            f"the remaining quota of queue {over.queue} is kept for {next(ahead, 'others')}, which "
-            "waits until terminating pods have gone.",
+            f"the remaining quota of queue {over.queue} is kept for {first}, which waits until "
+            "terminating pods have gone.",
         )
 
-    def _exceeded_later(
-        self, gang: Gang, members: Sequence[Member], cost: Floats
-    ) -> QuotaExceeded | None:
-        """How a request exceeds a bound once terminating pods have gone and those ahead run."""
-        quota = self._state.quota
-        usage, queues = quota.usage_beside(gang, members), quota.queues
-        allocated = usage.allocated - quota.leaving
-        for ahead, requested in self._waiting:
-            if ahead.key != gang.key:
-                path = queues.ancestors(queues.positions[ahead.queue])
-                allocated[:, path] += requested[:, None]
-        later = replace(usage, allocated=allocated)
-        preemptible = gang.is_preemptible(members)
-        return check_limits(later, queues.positions[gang.queue], cost, preemptible=preemptible)
+    def _ahead_of(self, gang: Gang) -> list[tuple[Gang, Floats]]:
+        """What waits, but for the gang's own requests."""
+        return [each for each in self._waiting if each[0].key != gang.key]

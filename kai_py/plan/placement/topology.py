@@ -89,10 +89,9 @@ def required_domains(statement: Statement, gang: Gang, group: Subgroup) -> Ints 
 
 def in_required_domains(statement: Statement, gang: Gang, group: Subgroup) -> bool:
     """Whether the pods on nodes, of the group and each one below it, are in one required domain."""
-    constraint = resolved_constraint(statement.snapshot, gang, group) or TopologyConstraint()
-    level = level_of(statement.snapshot, constraint, constraint.required_level)
-    occupied = None if level is None else _occupied_nodes(statement, gang, group)
-    if level is not None and occupied is not None and len(np.unique(level.codes[occupied])) > 1:
+    domains = required_domains(statement, gang, group)
+    occupied = None if domains is None else _occupied_nodes(statement, gang, group)
+    if domains is not None and occupied is not None and len(np.unique(domains[occupied])) > 1:
         return False
     return all(in_required_domains(statement, gang, each) for each in group.children)
 

@@ -6,7 +6,7 @@ finds the nodes that have these. All pods of the request are charged as on the s
 nodes. O(distinct GPU sizes x depth of the queue).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.queues import Quota
-from kai_py.policy.queue_limits import check_limits, check_max, display_amount
+from kai_py.policy.queue_limits import QuotaExceeded, check_limits, check_max, display_amount
 from kai_py.policy.queue_usage import QuotaBound
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang, Member
@@ -61,8 +61,27 @@ def waits_for_leaving(quota: Quota, gang: Gang, members: Sequence[Member], cost:
     usage = quota.usage_beside(gang, members)
     if check_limits(usage, queue, cost, preemptible=preemptible) is None:
         return False
-    later = replace(usage, allocated=usage.allocated - quota.leaving)
-    return check_limits(later, queue, cost, preemptible=preemptible) is None
+    return exceeded_later(quota, gang, members, cost) is None
+
+
+def exceeded_later(
+    quota: Quota,
+    gang: Gang,
+    members: Sequence[Member],
+    cost: Floats,
+    ahead: Iterable[tuple[Gang, Floats]] = (),
+) -> QuotaExceeded | None:
+    """How ``members`` exceed a bound once terminating pods have gone; None if they do not.
+
+    ``cost``: (quota resources,) of ``members``. ``ahead``: gangs that will run by then, with what
+    they will cost.
+    """
+    usage, queues = quota.usage_beside(gang, members), quota.queues
+    allocated = usage.allocated - quota.leaving
+    for each, added in ahead:
+        allocated[:, queues.ancestors(queues.positions[each.queue])] += added[:, None]
+    later, preemptible = replace(usage, allocated=allocated), gang.is_preemptible(members)
+    return check_limits(later, queues.positions[gang.queue], cost, preemptible=preemptible)
 
 
 def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> Bools | None:

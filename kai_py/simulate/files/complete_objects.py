@@ -75,8 +75,9 @@ def complete_objects(
     rejected += _drop_repeated_uids(found)
     _add_uids(found)
     absent = _add_owners(found)
-    bound_replicas(found, [key for key, _ in _never_applied(found)])
-    workloads, clock = _never_applied(found), SimulatedClock(now)
+    never_applied = _never_applied(found)
+    bound_replicas(found, never_applied)
+    workloads, clock = [(key, found[key]) for key in never_applied], SimulatedClock(now)
     cluster = InProcessCluster(clock=clock, kubelet=False)
     cluster.start()
     create_surroundings(cluster, found, {key.namespace for key, _ in workloads})
@@ -244,17 +245,17 @@ def _add_owners(found: dict[ObjectKey, Document]) -> Set[ObjectKey]:
     return missing.keys()
 
 
-def _never_applied(found: Mapping[ObjectKey, Document]) -> list[tuple[ObjectKey, Document]]:
+def _never_applied(found: Mapping[ObjectKey, Document]) -> list[ObjectKey]:
     """Workloads without a uid and without pods."""
     workloads = [
-        (key, document)
+        key
         for key, document in found.items()
         if key[:2] in WORKLOADS and was_never_applied(key, document)
     ]
     if not workloads:
         return []
     owners = {owner for key, document in found.items() for owner in owner_keys(key, document)}
-    return [(key, document) for key, document in workloads if key not in owners]
+    return [key for key in workloads if key not in owners]
 
 
 def _complete_namespaces(found: dict[ObjectKey, Document]) -> None:

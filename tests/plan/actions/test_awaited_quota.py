@@ -90,3 +90,7 @@ def test_quota_is_free_again_when_the_gang_that_waits_is_deleted() -> None:
     assert not placed(world.plan(11))
     world.remove(*high)
     assert placed(world.plan(12)) == SMALL
+
+
+def test_terminating_pods_that_are_overdue_are_not_waited_for() -> None:
+    assert placed(with_terminating(pod("small", queue="a")).plan(1100)) == SMALL
