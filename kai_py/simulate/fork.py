@@ -10,8 +10,9 @@ import gc
 import os
 import pickle
 import signal
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -22,28 +23,48 @@ class ForkFailedError(RuntimeError):
 
 def run_in_fork(work: Callable[[], T]) -> T:
     """Run ``work`` in a forked child and return or raise its result, which must be picklable."""
+    with started_in_fork(work) as result:
+        return result()
+
+
+@contextmanager
+def started_in_fork(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Run ``work`` in a forked child beside this process.
+
+    Yields a function that waits for its result, and returns or raises it. A child whose result
+    nothing waited for is killed.
+    """
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_end)
         _run_child(work, write_end)
     os.close(write_end)
-    completed = False
+    answer = None
     try:
         with os.fdopen(read_end, "rb") as pipe:
-            answer = pipe.read()
-        completed = True
+
+            def result() -> T:
+                nonlocal answer
+                answer = pipe.read()
+                value: T = _result_of(answer, os.waitpid(child, 0)[1])
+                return value
+
+            yield result
     finally:
-        if not completed:
+        if answer is None:
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+            os.waitpid(child, 0)
+
+
+def _result_of(answer: bytes, status: int) -> Any:
+    """The result that a child wrote before it ended with ``status``."""
     if status or not answer:
         raise ForkFailedError(f"a simulation ended without a result (status {status})")
     error, result = pickle.loads(answer)
     if error is not None:
         raise error
-    value: T = result
-    return value
+    return result
 
 
 def _run_child(work: Callable[[], T], writing: int) -> None:

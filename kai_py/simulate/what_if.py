@@ -5,6 +5,7 @@ effect of the changes and not what would have happened anyway.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from kai_py.simulate.change_texts import in_order
 from kai_py.simulate.changes import AddNodes, ClusterChange
 from kai_py.simulate.cluster import SimulatedCluster, SimulatedRun
 from kai_py.simulate.files.objects import Document
-from kai_py.simulate.fork import run_in_fork
+from kai_py.simulate.fork import run_in_fork, started_in_fork
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import PodState
 from kai_py.snapshot.snapshot import Snapshot
@@ -98,9 +99,14 @@ def what_if(
     *,
     now: float,
 ) -> Comparison:
-    """Compare the settled cluster with and without ``changes``; raises ChangeError."""
+    """Compare the settled cluster with and without ``changes``; raises ChangeError.
+
+    Both are simulated at once, in a process each.
+    """
     cluster = LoadedCluster(documents, configuration, now)
-    return compare(cluster.settled(), cluster.settled(*in_order(changes), last=True))
+    with cluster.settling() as baseline:
+        changed = cluster.settled(*in_order(changes), last=True)
+        return compare(baseline(), changed)
 
 
 def nodes_needed(
@@ -244,6 +250,10 @@ class LoadedCluster:
     def settled(self, *changes: ClusterChange, last: bool = False) -> "SettledCluster":
         """The outcome when nothing changes any more after ``changes``; raises ChangeError."""
         return self._answer(lambda: self._settled(changes), last=last)
+
+    def settling(self) -> AbstractContextManager[Callable[[], "SettledCluster"]]:
+        """The outcome without changes, which is simulated beside this process from now on."""
+        return started_in_fork(lambda: self._settled(()))
 
     def after(self, *changes: ClusterChange) -> "LoadedCluster":
         """The cluster right after ``changes``, before anything is scheduled; raises ChangeError."""

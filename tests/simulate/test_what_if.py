@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from kai_py.simulate.changes import (
     RemoveGang,
     UnknownNameError,
 )
-from kai_py.simulate.fork import ForkFailedError, run_in_fork
+from kai_py.simulate.fork import ForkFailedError, run_in_fork, started_in_fork
 from kai_py.simulate.remedies.suggestions import suggest
 from kai_py.simulate.what_if import (
     Comparison,
@@ -318,3 +319,23 @@ def test_a_large_answer_comes_whole():
 def test_a_copy_without_an_answer_is_an_error(end):
     with pytest.raises(ForkFailedError):
         run_in_fork(end)
+
+
+def test_a_copy_works_beside_this_process():
+    waiting, telling = os.pipe()
+    with started_in_fork(lambda: os.read(waiting, 1)) as result:
+        os.write(telling, b"x")
+        assert result() == b"x"
+
+
+def test_a_copy_that_nothing_waits_for_is_ended():
+    told, telling = os.pipe()
+
+    def sleep():
+        os.write(telling, str(os.getpid()).encode())
+        time.sleep(3600)
+
+    with started_in_fork(sleep):
+        child = int(os.read(told, 10))
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
