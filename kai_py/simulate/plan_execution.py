@@ -1,15 +1,17 @@
 """Execution of plans in a simulated cluster.
 
-A plan is executed at once, in order, without retries. There are no other writers than the cluster's
-controllers (``cluster``). The writes are those of ``commit``: claims get their allocation and their
-consumers, pods that share GPUs the names of their GPU groups, then pods are bound; victims go
-through the Eviction API, so disruption budgets are enforced here as well. A gang with a claim whose
-devices are known not to get ready does not start: its claims are released, these devices avoided.
+A plan is executed at once, in order; what is refused is tried again after a backoff. There are no
+other writers than the cluster's controllers (``cluster``). The writes are those of ``commit``:
+claims get their allocation and their consumers, pods that share GPUs the names of their GPU groups,
+then pods are bound; victims go through the Eviction API, so disruption budgets are enforced here as
+well. A gang with a claim whose devices are known not to get ready does not start: its claims are
+released, these devices avoided.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
@@ -21,12 +23,12 @@ from kai_py.api.records.resource_versions import allocation_document
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.api.times import format_time
 from kai_py.commit.claims.binding_conditions import DevicesNotReady, never_ready
+from kai_py.commit.retry import ObjectBackoff, RetryPolicy
 from kai_py.commit.settings import FAILED_DEVICE_SECONDS
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import CLAIMS, JOBS, PODS, VOLUME_CLAIMS, VOLUMES
 from kai_py.embedded.subresources import bind, evict
-from kai_py.grouping.gang import Owner
 from kai_py.plan.plan import ClaimToCreate, Eviction, GangPlacement, Placement, Plan
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.files.written_objects import (
@@ -48,8 +50,8 @@ from kai_py.snapshot.derived_pod import AssumedBinding
 
 log = logging.getLogger(__name__)
 
-REFUSAL_SECONDS = 10.0
-"""Backoff of a gang whose victims may not be evicted now, as the Eviction API's Retry-After."""
+REFUSALS = RetryPolicy(base=10.0, maximum=60.0, uniform=lambda _low, high: high)
+"""Waits after refusals: at first the Eviction API's Retry-After, at most those of ``commit``."""
 
 FindClaim = Callable[[ClaimRef], ResourceClaim | None]
 
@@ -86,6 +88,8 @@ class PlanExecution:
     wake: Callable[[], None]
     find_claim: FindClaim
     binding_timeout: float
+    refusals: ObjectBackoff = field(default_factory=lambda: ObjectBackoff(REFUSALS))
+    """Of gangs that could not be started, and of pods (by uid) that could not be evicted."""
 
     def execute(self, plan: Plan) -> list[Eviction]:
         """Write everything that ``plan`` decided; the evictions that were not refused."""
@@ -97,15 +101,21 @@ class PlanExecution:
                 self._start(gang)
         for nomination in plan.nominations:
             self.builder.nominate(nomination.pod.uid, nomination.node, now)
-        suspended = {each.gang: each.owner for each in plan.evictions if each.suspend}
-        for job in suspended.values():
-            self._suspend(job)
+        suspended = defaultdict[str, list[Eviction]](list)
+        for eviction in plan.evictions:
+            if eviction.suspend:
+                suspended[eviction.gang].append(eviction)
+        refused = {gang for gang, evictions in suspended.items() if not self._suspend(evictions)}
         for request in plan.checkpoints:
             by = {CHECKPOINT_BY_KEY: format_time(request.by)}
             self._edit_pods(request.pods, partial(with_annotations, annotations=by))
         for admission in plan.admissions:
             self._edit_pods(admission.pods, admitted_pod)
-        return [each for each in plan.evictions if each.suspend or self._evict(each)]
+        return [
+            each
+            for each in plan.evictions
+            if (each.gang not in refused if each.suspend else self._evict(each))
+        ]
 
     def release(self, claim: ClaimRef, consumers: Collection[str]) -> bool:
         """Take a claim from consumers, by uid; whether that changed it."""
@@ -206,30 +216,49 @@ class PlanExecution:
         self.api.patch_status(PODS, current, extended_resource_status(desired))
         return ClaimRef(pod.namespace, claim["metadata"]["name"], claim["metadata"]["uid"])
 
-    def _suspend(self, job: Owner) -> None:
-        """Suspend a Job; its controller ends the pods."""
+    def _suspend(self, evictions: Sequence[Eviction]) -> bool:
+        """Suspend the Job of these pods, which its controller ends; whether it was accepted."""
+        job, now = evictions[0].owner, self.api.clock.now()
+        if not self.refusals.is_ready(evictions[0].pod.uid, now):
+            return False
+        for each in evictions:
+            self.builder.expect_eviction(each.pod.uid)
         try:
-            change = partial(suspended_job, suspended_at=format_time(self.api.clock.now()))
+            change = partial(suspended_job, suspended_at=format_time(now))
             self.api.edit(JOBS, job.name, job.namespace, change)
         except RequestError as error:
             log.info("Job %s/%s: %s", job.namespace, job.name, error.message)
+            self._keep(evictions)
+            return False
+        return True
 
     def _evict(self, eviction: Eviction) -> bool:
         pod = eviction.pod
         options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
+        if not self.refusals.is_ready(pod.uid, self.api.clock.now()):
+            return False
         # As in ``commit``: what ends a pod that is not expected to end counts as a drain.
         self.builder.expect_eviction(pod.uid)
         try:
             evict(self.api, pod.name, pod.namespace, options)
         except RequestError as error:
             log.info("pod %s: %s", pod, error.message)
-            self.builder.cancel_eviction(pod.uid)
-            # A gang that is evicted for itself may start pods: they can take the place of this one.
-            self._back_off(eviction.preemptor if eviction.preemptor != eviction.gang else "")
+            self._keep((eviction,))
             return False
         return True
 
-    def _back_off(self, gang: str) -> None:
+    def _keep(self, evictions: Sequence[Eviction]) -> None:
+        """Pods of a gang stay, as their eviction was refused; the gang that needs it waits."""
+        for each in evictions:
+            self.builder.cancel_eviction(each.pod.uid)
+        first = evictions[0]
+        # A gang that is evicted for itself may start pods: they can take the place of this one.
+        self._back_off(first.preemptor if first.preemptor != first.gang else "", first.pod.uid)
+
+    def _back_off(self, gang: str, refused: str = "") -> None:
+        """Let ``gang``, if any, wait after a refusal; ``refused``: what was, if not the gang."""
+        now = self.api.clock.now()
+        wait = self.refusals.record_failure(refused or gang, now)
         if gang:
-            self.builder.back_off(gang, self.api.clock.now() + REFUSAL_SECONDS)
-        self.api.clock.call_later(REFUSAL_SECONDS, self.wake)
+            self.builder.back_off(gang, now + wait)
+        self.api.clock.call_later(wait, self.wake)

@@ -2,9 +2,11 @@
 
 import pytest
 
+from kai_py.embedded.errors import forbidden
+from kai_py.embedded.resources import JOBS
 from kai_py.embedded.subresources import evict
 from kai_py.plan.plan import Action
-from tests.simulate.clusters import job, priority_class, queue, simulated
+from tests.simulate.clusters import job, priority_class, queue, running, simulated
 
 
 def default_job(name, pods, queue, **extra):
@@ -59,6 +61,30 @@ def test_a_job_that_lost_all_its_pods_completes(action):
     assert {eviction.gang for eviction in course.evictions} == {"default/Job/low"}
     assert all(eviction.suspend for eviction in course.evictions)
     assert ended(cluster) == {"low": "Complete", "high": "Complete"}
+
+
+@pytest.mark.parametrize("action", [preempting, reclaiming])
+def test_a_job_that_may_not_be_suspended_runs_on_and_is_asked_ever_more_rarely(action, monkeypatch):
+    queues, low, high = action()
+    low["spec"]["template"]["metadata"]["annotations"]["kai-py.demo/run-seconds"] = "6000"
+    cluster = simulated(*queues, low, nodes=2, gpus=4)
+    cluster.settle(20)
+    cluster.embedded.create(high)
+    edit, refused = cluster.embedded.api.edit, []
+
+    def deny(resource, name, *args, **kwargs):
+        if resource is JOBS:
+            refused.append(name)
+            raise forbidden("jobs.batch", name, "denied by a webhook")
+        return edit(resource, name, *args, **kwargs)
+
+    monkeypatch.setattr(cluster.embedded.api, "edit", deny)
+    course = cluster.settle(600)
+    assert {*refused} == {"low"}
+    assert len(refused) < 16
+    assert course.cycles < 60
+    assert not course.evictions
+    assert running(cluster) == {"low"}
 
 
 @pytest.mark.slow
