@@ -207,18 +207,23 @@ class SimulatedCluster:
         What time alone changes counts, the first ``MAX_DEADLINES`` times.
         """
         run, end, deadlines = SimulatedRun(), self.clock.now() + limit, MAX_DEADLINES
+        deadline = self._settle_now(run)
         while True:
-            deadline, due = self._settle_now(run), self.clock.next_due()
+            due = self.clock.next_due()
+            is_deadline = False
             if deadlines and deadline is not None and (due is None or deadline < due):
-                due, deadlines = deadline, deadlines - 1
+                due, deadlines, is_deadline = deadline, deadlines - 1, True
             if due is None or due > end:
                 return run
             self.clock.advance(max(due - self.clock.now(), 0.0))
+            if is_deadline or self.changed:
+                deadline = self._settle_now(run)
 
     def _settle_now(self, run: SimulatedRun) -> float | None:
         """Run cycles until one decides nothing; when the next may, though nothing changes."""
         for _ in range(MAX_CYCLES_PER_INSTANT):
             snapshot = self.snapshot()
+            before, self.changed = self.embedded.store.revision, False
             plan, evictions = self._decide(snapshot)
             run.last_plan = plan
             run.cycles += 1
@@ -227,9 +232,8 @@ class SimulatedCluster:
                 run.starts.setdefault(gang.gang, snapshot.now)
             run.evictions += evictions
             # An empty plan is not enough: controllers may react to the writes of the one before.
-            before = self.embedded.store.revision
             self.clock.run_due()
-            is_settled = not (plan.placements or plan.nominations or plan.admissions or evictions)
+            is_settled = not (plan.placements or plan.nominations or evictions)
             is_settled &= self.embedded.store.revision == before
             if is_settled and not any(self._release_leftovers(plan)):
                 return self.planner.next_deadline(snapshot)

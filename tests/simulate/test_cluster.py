@@ -177,3 +177,14 @@ def test_devices_that_do_not_get_ready_are_avoided(true, later, host):
     (claim,) = [each for each in cluster.documents() if each["kind"] == "ResourceClaim"]
     assert started["spec"]["nodeName"] == host
     assert claim["status"]["allocation"]["devices"]["results"][0]["pool"] == host
+
+
+def test_pods_that_are_refused_for_ever_cause_no_cycles():
+    cluster = simulated(queue("team", 8), job("refused", 4, "team", priority="absent"))
+    changes = []
+    cluster.embedded.store.subscribe(changes.append)
+    course = cluster.settle(600)
+    assert not cluster.embedded.api.list(PODS)
+    assert course.cycles < 5
+    # Each attempt is reported; they double up to once a minute.
+    assert len(changes) < 40

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from kai_py.api.times import format_time
+from kai_py.api.times import backoff_seconds, format_time
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import (
     Json,
@@ -30,8 +30,12 @@ from kai_py.embedded.errors import RequestError
 from kai_py.embedded.resources import EVENTS, PODS, ServedResource
 from kai_py.embedded.store import Change, ChangeType
 
+if TYPE_CHECKING:
+    from kai_py.embedded.clock import Timer
+
 KEYS_PER_TURN = 200
-RETRY_SECONDS = 1.0
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
+"""Wait after a refusal, which doubles, as in Kubernetes, where it begins with 5 ms."""
 
 Key: TypeAlias = tuple[str, ...]
 """Key of an object to reconcile, usually (namespace, name)."""
@@ -75,6 +79,7 @@ class Runtime:
         # A dict takes longer for its first key the more keys were removed before.
         self._queue: OrderedDict[tuple[int, Key], None] = OrderedDict()
         self._failed: dict[tuple[str, Key], None] = {}
+        self._retries: dict[tuple[int, Key], tuple[int, Timer]] = {}
         self._scheduled = False
         self._stopped = False
         api.store.subscribe(self._receive)
@@ -136,10 +141,21 @@ class Runtime:
             controller.reconcile(Work(self._api, key, requeue))
         except RequestError as error:
             log.info("%s: %s: %s", controller.name, "/".join(key), error.message)
-            requeue(RETRY_SECONDS)
+            self._retry_later(number, key)
         except Exception as error:
             # As in Kubernetes, one object stops no controller; it is tried again when it changes.
             self._log_failure(controller, key, error)
+        else:
+            self._retries.pop((number, key), None)
+
+    def _retry_later(self, number: int, key: Key) -> None:
+        """Reconcile a key again after a refusal, at the latest of the times that were set."""
+        refusals, timer = self._retries.get((number, key), (0, None))
+        if timer is not None:
+            timer.cancel()
+        wait = backoff_seconds(refusals + 1, RETRY_SECONDS, MAX_RETRY_SECONDS)
+        later = self._api.clock.call_later(wait, partial(self._enqueue, number, key))
+        self._retries[number, key] = refusals + 1, later
 
     def _log_failure(self, controller: Controller, key: Key, error: Exception) -> None:
         """Log the exception, once per controller and object; at level debug with its trace."""
