@@ -346,8 +346,11 @@ class Committer:
             self._assume_cache.cancel_eviction(uid)
             self._wake(self._backoff.record_failure(uid, now))
         elif result.outcome in (EvictionOutcome.BLOCKED, EvictionOutcome.FAILED):
-            self._assume_cache.cancel_eviction(uid)
-            self._wake(self._backoff.record_failure(uid, now, at_least=result.retry_after))
+            wait = self._backoff.record_failure(uid, now, at_least=result.retry_after)
+            self._assume_cache.cancel_eviction(uid, self._access.client.machine.now() + wait)
+            # The next cycle looks for other victims, and the one after the wait asks again.
+            self._wake(0.0)
+            self._wake(wait)
         else:
             self._backoff.reset(uid)
         self._event_writer.report_eviction(result)

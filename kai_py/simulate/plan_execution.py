@@ -219,8 +219,6 @@ class PlanExecution:
     def _suspend(self, evictions: Sequence[Eviction]) -> bool:
         """Suspend the Job of these pods, which its controller ends; whether it was accepted."""
         job, now = evictions[0].owner, self.api.clock.now()
-        if not self.refusals.is_ready(evictions[0].pod.uid, now):
-            return False
         for each in evictions:
             self.builder.expect_eviction(each.pod.uid)
         try:
@@ -235,8 +233,6 @@ class PlanExecution:
     def _evict(self, eviction: Eviction) -> bool:
         pod = eviction.pod
         options = {"deleteOptions": {"preconditions": {"uid": pod.uid}}}
-        if not self.refusals.is_ready(pod.uid, self.api.clock.now()):
-            return False
         # As in ``commit``: what ends a pod that is not expected to end counts as a drain.
         self.builder.expect_eviction(pod.uid)
         try:
@@ -248,17 +244,15 @@ class PlanExecution:
         return True
 
     def _keep(self, evictions: Sequence[Eviction]) -> None:
-        """Pods of a gang stay, as their eviction was refused; the gang that needs it waits."""
-        for each in evictions:
-            self.builder.cancel_eviction(each.pod.uid)
-        first = evictions[0]
-        # A gang that is evicted for itself may start pods: they can take the place of this one.
-        self._back_off(first.preemptor if first.preemptor != first.gang else "", first.pod.uid)
-
-    def _back_off(self, gang: str, refused: str = "") -> None:
-        """Let ``gang``, if any, wait after a refusal; ``refused``: what was, if not the gang."""
+        """Pods of a gang stay, as their eviction was refused."""
         now = self.api.clock.now()
-        wait = self.refusals.record_failure(refused or gang, now)
-        if gang:
-            self.builder.back_off(gang, now + wait)
+        wait = self.refusals.record_failure(evictions[0].pod.uid, now)
+        for each in evictions:
+            self.builder.cancel_eviction(each.pod.uid, now + wait)
+        self.api.clock.call_later(wait, self.wake)
+
+    def _back_off(self, gang: str) -> None:
+        now = self.api.clock.now()
+        wait = self.refusals.record_failure(gang, now)
+        self.builder.back_off(gang, now + wait)
         self.api.clock.call_later(wait, self.wake)

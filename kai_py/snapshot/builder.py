@@ -153,9 +153,9 @@ class SnapshotBuilder:
         self._tables.assumptions.evict(pod_uid)
         self._place_pod(pod_uid)
 
-    def cancel_eviction(self, pod_uid: str) -> None:
-        """The eviction was refused: the pod stays."""
-        if self._tables.assumptions.cancel_eviction(pod_uid):
+    def cancel_eviction(self, pod_uid: str, refused_until: float = 0.0) -> None:
+        """The pod stays, and if its eviction was refused, is no victim before ``refused_until``."""
+        if self._tables.assumptions.cancel_eviction(pod_uid, refused_until):
             self._place_pod(pod_uid)
 
     def set_owner_kind(self, kind: GroupKind, *, readable: bool) -> None:

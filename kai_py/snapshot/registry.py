@@ -151,6 +151,7 @@ class SnapshotTables:
             starting=self._starting.snapshot(),
             nominations=self.assumptions.nominations(now),
             in_backoff=self.assumptions.in_backoff(now),
+            refused_evictions=self.assumptions.refused_evictions(now),
             gpu_sharing=state.gpu_sharing,
             pod_rules=self.pod_rules.snapshot(),
             namespaces=self._objects.namespace_labels(),

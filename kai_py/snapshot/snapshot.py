@@ -112,6 +112,8 @@ class Snapshot:
     """Pod uid to the node reserved for it."""
     in_backoff: Mapping[str, str] = field(default_factory=dict)
     """Gangs that are not placed now, and why."""
+    refused_evictions: frozenset[str] = frozenset()
+    """Uids of pods that are not evicted now, as the API server has just refused it."""
     ignored_markers: tuple[IgnoredMarkers, ...] = ()
     terminating: tuple[Member, ...] = ()
     """Our pods that are terminating."""

@@ -7,6 +7,7 @@ class RecordingAssumeCache:
         self.forgotten: list[str] = []
         self.held: dict[str, str] = {}
         self.leaving: set[str] = set()
+        self.refused: dict[str, float] = {}
         self.avoided: list[tuple] = []
         self.held_back: list[str] = []
 
@@ -32,5 +33,6 @@ class RecordingAssumeCache:
     def expect_eviction(self, pod_uid) -> None:
         self.leaving.add(pod_uid)
 
-    def cancel_eviction(self, pod_uid) -> None:
+    def cancel_eviction(self, pod_uid, refused_until=0.0) -> None:
         self.leaving.discard(pod_uid)
+        self.refused[pod_uid] = refused_until

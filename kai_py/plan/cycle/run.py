@@ -206,8 +206,8 @@ def _stale_for_others(state: CycleState, decided: tuple[int, int]) -> tuple[str,
             pods.setdefault(each.gang.key, []).append(uid)
     if all(key in pods for key in state.snapshot.pending):
         return ()
-    before, budget = dict(evicted[: decided[1]]), state.eviction_limits.blocking_budget
-    return tuple(key for key, uids in pods.items() if not budget(uids, before))
+    before, protection_of = dict(evicted[: decided[1]]), state.eviction_limits.protection_of
+    return tuple(key for key, uids in pods.items() if not protection_of(uids, before))
 
 
 def _is_proven(state: CycleState) -> bool:

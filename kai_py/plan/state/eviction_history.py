@@ -52,6 +52,8 @@ class EvictionHistory:
     by_queue: dict[str, list[EvictionRecord]] = field(default_factory=dict)
     by_gang: dict[str, list[GangEviction]] = field(default_factory=dict)
     """When each gang lost pods within a day; in memory only."""
+    _planned: dict[str, tuple[str, GangEviction, str]] = field(default_factory=dict)
+    """By uid the queue, the eviction and the gang of pods that may still be refused."""
     _known: set[str] = field(default_factory=set)
     _started: tuple[Mapping[str, Gang], float, Sequence[Gang]] | None = None
 
@@ -65,19 +67,42 @@ class EvictionHistory:
 
     def record(self, evictions: Iterable[Eviction], now: float) -> None:
         """Record evictions for the benefit of other gangs."""
-        counted = Counter(
-            (each.queue, each.gang, is_within_queue(each.action))
-            for each in evictions
-            if each.action not in (Action.STALE, Action.DEPARTURE)
-        )
+        others = [it for it in evictions if it.action not in (Action.STALE, Action.DEPARTURE)]
+        for each in others:
+            eviction = GangEviction(now, is_within_queue(each.action))
+            self._planned[each.pod.uid] = each.queue, eviction, each.gang
+        counted = Counter((each.queue, each.gang, is_within_queue(each.action)) for each in others)
         for (queue, gang, within_queue), count in counted.items():
             record = EvictionRecord(gang, float(int(now)), count, within_queue)
             self.by_queue.setdefault(queue, []).append(record)
             recent = [it for it in self.by_gang.pop(gang, ()) if happened_within(DAY, it.at, now)]
             self.by_gang[gang] = [*recent, GangEviction(now, within_queue)]
 
+    def withdraw(self, refused: Iterable[str]) -> None:
+        """Forget the evictions of these pods, by uid: they were planned and then refused."""
+        for uid in refused:
+            if uid in self._planned:
+                self._withdraw(*self._planned.pop(uid))
+
+    def _withdraw(self, queue: str, eviction: GangEviction, gang: str) -> None:
+        """Count one pod less; a gang that has lost no pod at all was not evicted."""
+        wanted = gang, float(int(eviction.at)), eviction.within_queue
+        records = self.by_queue.get(queue, [])
+        found = [it for it in records if (it.gang, it.at, it.within_queue) == wanted]
+        if not found:
+            return
+        position, pods = records.index(found[0]), found[0].pods - 1
+        records[position : position + 1] = [replace(found[0], pods=pods)] if pods else []
+        if not pods:
+            kept = [each for each in self.by_gang.pop(gang, ()) if each != eviction]
+            by_gang = {**self.by_gang, **({gang: kept} if kept else {})}
+            # They are kept in the order of their last evictions.
+            self.by_gang = dict(sorted(by_gang.items(), key=lambda item: item[1][-1].at))
+
     def prune(self, now: float, cooldown: float) -> None:
         """Drop records that no longer count at ``now``."""
+        planned = self._planned.items()
+        self._planned = {uid: it for uid, it in planned if happened_within(HOUR, it[1].at, now)}
         counted = max(HOUR, cooldown)
         recent = {
             queue: [each for each in records if happened_within(counted, each.at, now)]

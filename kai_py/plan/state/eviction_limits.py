@@ -4,6 +4,7 @@
   API would refuse, and a gang would wait for capacity that is never released. It refuses every
   eviction of a pod that several budgets select, whatever they allow, and none of pods that the
   only budget exempts, as they are not ready.
+- Pods whose eviction the API server has just refused are protected until it is asked again.
 - ``maxEvictionsPerHour`` protects the pods of a queue that lost that many in the last hour. A
   larger unit may be evicted if the queue lost none for an hour: the limit slows evictions down, it
   does not prevent them.
@@ -37,6 +38,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import EvictionRecord, inherited
 
 SETTLING = "eviction.settlingTime"
+REFUSED = "the API server's refusal to evict them"
 
 
 class Evictable(Protocol):
@@ -72,7 +74,9 @@ class EvictionLimits:
         self._ends = ExpectedEnds(runtimes or RuntimeHistory(), snapshot.now)
         self.protected_by: dict[str, str] = {}
         """By queue, the last limit that protected pods which were considered as victims."""
+        self._refused = snapshot.refused_evictions
         history.restore(snapshot.queues)
+        history.withdraw(self._refused)
         history.prune(snapshot.now, cooldown)
         self._history, self._cooldown, self._now = history, cooldown, snapshot.now
         self._hourly_limits = inherited(snapshot.queues, lambda spec: spec.max_evictions_per_hour)
@@ -166,7 +170,7 @@ class EvictionLimits:
     def is_unlimited(self) -> bool:
         """Whether no limit protects any pod."""
         limited = self._hourly_limits or self._allowed or self._cooldown or self._settling
-        return not limited
+        return not (limited or self._refused)
 
     def evictions_of(self, gang: Gang, *, by_others: bool) -> int:
         """How often the gang was evicted within the last day, without this cycle."""
@@ -221,9 +225,9 @@ class EvictionLimits:
             if self._settling and not self._settling.isdisjoint(pods):
                 self.protected_by[queue] = SETTLING
                 continue
-            budget = self._refusing_budget(pods, disrupted)
-            if budget:
-                self.protected_by[queue] = f"PodDisruptionBudget {budget}"
+            protection = self._protection(pods, disrupted)
+            if protection:
+                self.protected_by[queue] = protection
                 continue
             self._count_disruptions(disrupted, pods)
             lost[queue] = lost.get(queue, 0) + len(pods)
@@ -233,10 +237,23 @@ class EvictionLimits:
         """Whether the eviction may protect pods that were not protected before it."""
         return evicted.gang.queue in self._hourly_limits or evicted.member.pod.uid in self._budgets
 
-    def blocking_budget(self, pods: Iterable[str], evicted: Mapping[str, Evicted]) -> str:
-        """The PodDisruptionBudget that forbids evicting these pods, by uid, beside ``evicted``."""
+    def is_refused(self, pod: str) -> bool:
+        """Whether the API server has just refused to evict the pod, by uid."""
+        return pod in self._refused
+
+    def protection_of(self, pods: Sequence[str], evicted: Mapping[str, Evicted]) -> str:
+        """Why the API server would refuse to evict these pods, by uid, beside ``evicted``.
+
+        "" if it would evict them.
+        """
         self._count_evicted(evicted)
-        return self._refusing_budget(pods, self._disrupted)
+        return self._protection(pods, self._disrupted)
+
+    def _protection(self, pods: Sequence[str], disrupted: Sequence[int]) -> str:
+        if not self._refused.isdisjoint(pods):
+            return REFUSED
+        budget = self._refusing_budget(pods, disrupted)
+        return f"PodDisruptionBudget {budget}" if budget else ""
 
     def _refusing_budget(self, pods: Iterable[str], disrupted: Sequence[int]) -> str:
         """The budget that forbids evicting these pods; "" if none does. O(pods).

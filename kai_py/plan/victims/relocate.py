@@ -59,7 +59,8 @@ def evict_for_itself(
 ) -> None:
     """Evict pods of a gang for its own sake, not for other gangs: they are created again."""
     for member in members:
-        state.statement.evict(Evicted(member, gang, action, gang, reason))
+        if not state.eviction_limits.is_refused(member.pod.uid):
+            state.statement.evict(Evicted(member, gang, action, gang, reason))
 
 
 def protection_of(state: CycleState, gang: Gang, members: Sequence[Member]) -> str:
@@ -69,9 +70,9 @@ def protection_of(state: CycleState, gang: Gang, members: Sequence[Member]) -> s
     """
     if would_fail(gang, members):
         return "an eviction would make its workload fail"
-    pods = (member.pod.uid for member in members)
-    budget = state.eviction_limits.blocking_budget(pods, state.statement.evicted)
-    return f"PodDisruptionBudget {budget} protects it" if budget else ""
+    pods = [member.pod.uid for member in members]
+    found = state.eviction_limits.protection_of(pods, state.statement.evicted)
+    return f"{found} protects it" if found else ""
 
 
 def move_whole(

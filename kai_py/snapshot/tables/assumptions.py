@@ -35,13 +35,14 @@ LONGEST_BACKOFF = 600.0
 
 
 class Assumptions(PodTable):
-    """Bindings, evictions and nominations by pod uid, backoff by gang."""
+    """Bindings, evictions, their refusals and nominations by pod uid, backoff by gang."""
 
     def __init__(self, nomination_seconds: float) -> None:
         """Start empty; a nomination lasts ``nomination_seconds``."""
         self._nomination_seconds = nomination_seconds
         self._bindings: dict[str, AssumedBinding] = {}
         self._evicted: dict[str, None] = {}
+        self._refused_until: dict[str, float] = {}
         self._nominations: dict[str, NominatedNode] = {}
         self._backoff_until: dict[str, tuple[float, str]] = {}
 
@@ -63,9 +64,19 @@ class Assumptions(PodTable):
         """The pod is being evicted."""
         self._evicted[pod_uid] = None
 
-    def cancel_eviction(self, pod_uid: str) -> bool:
-        """The pod stays after all; returns whether its eviction was assumed."""
-        return self._evicted.pop(pod_uid, pod_uid) is None
+    def cancel_eviction(self, pod_uid: str, refused_until: float) -> bool:
+        """The pod stays after all, at least until then; whether its eviction was assumed."""
+        assumed = self._evicted.pop(pod_uid, pod_uid) is None
+        if assumed and refused_until:
+            self._refused_until[pod_uid] = refused_until
+        return assumed
+
+    def refused_evictions(self, now: float) -> frozenset[str]:
+        """The pods that are not to be evicted at ``now``, as the API server has just refused it."""
+        for uid, until in list(self._refused_until.items()):
+            if not lies_ahead(until, now, LONGEST_BACKOFF):
+                del self._refused_until[uid]
+        return frozenset(self._refused_until)
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Reserve ``node`` for the pod; the time runs from the first nomination of that node."""
@@ -108,6 +119,7 @@ class Assumptions(PodTable):
         uid = pod.metadata.uid
         self._nominations.pop(uid, None)
         self._evicted.pop(uid, None)
+        self._refused_until.pop(uid, None)
         return ()
 
     def placement(self, pod: Pod) -> PodPlacement:

@@ -10,12 +10,13 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
-from kai_py.plan.plan import Action
+from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.eviction_history import MAX_RECORDS, EvictionHistory
-from kai_py.plan.state.eviction_limits import EvictionLimits
+from kai_py.plan.state.eviction_limits import REFUSED, EvictionLimits
 from kai_py.plan.victims.units import VictimUnit
+from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.budgets import DisruptionBudget
 from kai_py.snapshot.tables.queues import EvictionRecord, QueueInfo
 from tests.support.records import replace
@@ -445,3 +446,52 @@ def test_the_settling_time_ends_for_those_that_it_protected(runtime, until):
     unit = VictimUnit(young, young.members)
     assert [*limits.evictable(iter([unit]), {})] == ([] if until else [unit])
     assert limits.settled_at == (until and START + until)
+
+
+def refused_at(memory, each, now, *gangs):
+    """The plan while the API server refuses to evict the pods of ``gangs``."""
+    pods = frozenset(
+        m.pod.uid for one in each.gangs if one.key.rpartition("/")[2] in gangs for m in one.members
+    )
+    snapshot = replace(each.snapshot(now), refused_evictions=pods)
+    return run_cycle(snapshot, CycleSettings(**each.settings), memory)
+
+
+def test_others_leave_in_place_of_those_that_the_server_refuses_to_evict():
+    memory = CycleMemory(ClusterDevices())
+    each = world(
+        {"a": 2},
+        gang("x", node="a", pods=1, created=2),
+        gang("y", node="a", pods=1, created=1),
+        gang("urgent", pods=1, priority=10),
+        loss_rules=LossRules(evictions_per_day=1),
+    )
+    assert evicted(played(memory, each, 1000.0)) == ["x-0"]
+    assert evicted(refused_at(memory, each, 1001.0, "x")) == ["y-0"]
+    (told,) = refused_at(memory, each, 1002.0, "x", "y").unplaced
+    assert told.stage is Stage.EVICTION_LIMITS
+    assert f"pods of queue team are protected by {REFUSED}" in told.message
+    assert evicted(played(memory, each, 1003.0)) == ["x-0"], "a refusal is no eviction"
+
+
+@given(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 2)), st.sampled_from(Action))
+def test_evictions_that_are_refused_count_as_if_they_had_not_been_planned(refused, later, action):
+    low = [gang(f"low{i}", node="a", pods=2) for i in range(3)]
+    plan = world({"a": 6}, *low, gang("urgent", pods=6, priority=10)).plan()
+    made = [structs.replace(each, action=action) for each in plan.evictions]
+    assert len(made) == 6
+    past, expected = EvictionHistory(), EvictionHistory()
+    past.record(made, 1000.5)
+    expected.record([each for number, each in enumerate(made) if number not in refused], 1000.5)
+    for history in (past, expected):
+        history.record([made[number] for number in later], 1100.0)
+    past.withdraw([made[number].pod.uid for number in refused - later])
+    unknown = [made[number].pod.uid for number in refused & later]
+    past.withdraw(["of no pod"])
+    if not unknown:
+        assert {queue: each for queue, each in past.by_queue.items() if each} == expected.by_queue
+        assert past.by_gang == expected.by_gang
+        assert list(past.by_gang) == list(expected.by_gang)
+    past.withdraw([each.pod.uid for each in made])
+    past.withdraw([each.pod.uid for each in made])
+    assert all(record.pods > 0 for each in past.by_queue.values() for record in each)

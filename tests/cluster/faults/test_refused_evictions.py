@@ -1,0 +1,81 @@
+"""An admission policy refuses evictions: other victims are found, and a refusal is no eviction."""
+
+import asyncio
+
+from kai_py.plan.state.eviction_limits import REFUSED
+from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.queues.test_preemption import HIGH, IGNORE_DISRUPTIONS, LOW
+from tests.support.cluster.api import Document
+from tests.support.cluster.clusters import Cluster
+from tests.support.cluster.eventually import eventually
+from tests.support.cluster.manifests import job, pod_spec, queue
+from tests.support.cluster.scheduling import install_definitions, scheduling
+from tests.support.cluster.view import View
+
+EVICTIONS = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE"],
+    "resources": ["pods/eviction"],
+}
+POLICY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "keep"},
+    "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [EVICTIONS]},
+        "validations": [
+            {"expression": "!object.metadata.name.startsWith('kept')", "message": "it is kept"}
+        ],
+    },
+}
+BINDING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "keep"},
+    "spec": {"policyName": "keep", "validationActions": ["Deny"]},
+}
+BINDING_PATH = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keep"
+
+
+def prioritised(name: str, priority: str) -> Document:
+    """A Job of eight pods that fill a node; being preempted is no failure for it."""
+    made = job(name, 8, pod_spec(gpus=1, priorityClassName=priority))
+    made["spec"]["podFailurePolicy"] = IGNORE_DISRUPTIONS
+    return made
+
+
+async def test_a_gang_waits_while_its_victims_may_not_be_evicted_and_not_longer(real: Cluster):
+    await install_definitions(real.api)
+    view = View(real.api)
+    async with real.run_nodes(gpu_nodes(1, plugin_gpus=8)), scheduling(real):
+        await real.submit(queue(), LOW, HIGH, POLICY, BINDING)
+        await real.submit(prioritised("kept", "low"))
+        before = await view.wait_bound("kept", 8)
+        await real.submit(prioritised("high", "high"))
+
+        async def told() -> bool:
+            return any(REFUSED in each for each in await view.say("high"))
+
+        await eventually(told, what="pods that say why they wait", within=30)
+        assert await view.bound("kept") == before
+        # As often refused as a gang may be evicted in a day.
+        await asyncio.sleep(4)
+        await real.api.delete(BINDING_PATH)
+        await view.wait_bound("high", 8, within=90)
+
+
+async def test_other_victims_leave_in_place_of_those_that_may_not(real: Cluster):
+    await install_definitions(real.api)
+    view = View(real.api)
+    async with real.run_nodes(gpu_nodes(2, plugin_gpus=8)), scheduling(real):
+        await real.submit(queue(), LOW, HIGH, POLICY, BINDING)
+        await real.submit(prioritised("other", "low"))
+        await view.wait_bound("other", 8)
+        # It has lost less when it is evicted.
+        await real.submit(prioritised("kept", "low"))
+        kept = await view.wait_bound("kept", 8)
+        await real.submit(prioritised("high", "high"))
+        await view.wait_bound("high", 8, within=30)
+        assert await view.bound("kept") == kept
