@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kai_py.embedded import columns
 from kai_py.embedded.columns import Column
 from kai_py.embedded.documents import Json
-from kai_py.embedded.errors import no_such_resource
+from kai_py.embedded.errors import FieldError, no_such_resource
 from kai_py.embedded.kinds import (
     KindRules,
     claims,
@@ -293,6 +293,18 @@ BUILT_IN = (
     CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, TAINT_RULES, PRIORITY_CLASSES, BUDGETS, LEASES,
     STORAGE_CLASSES, EVENTS_GROUP, RUNTIME_CLASSES, LIMIT_RANGES,
 )  # fmt: skip
+CHECKED_KINDS = {
+    (each.group, each.kind): each.rules
+    for each in (CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, TAINT_RULES, BUDGETS, PRIORITY_CLASSES)
+} | {(SLICES.group, SLICES.kind): KindRules(validate=devices.validate_slice)}
+"""Rules by group and kind; of slices those that older versions of Kubernetes have, too."""
+
+
+def kind_errors(group: str, document: Json) -> list[FieldError]:
+    """The errors in an object of these kinds, whose defaults are set; none in any other object."""
+    rules = CHECKED_KINDS.get((group, document["kind"]), KindRules())
+    rules.default(document)
+    return rules.validate(document)
 
 
 class Registry:

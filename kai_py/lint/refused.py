@@ -6,17 +6,14 @@ about the corrected object.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from kai_py.api.problems import FieldPath, field_path
-from kai_py.embedded.documents import Json, with_typed_nulls
+from kai_py.embedded.documents import with_typed_nulls
 from kai_py.embedded.errors import FieldError
-from kai_py.embedded.kinds.claims import default_claim_spec, validate_claim_spec
-from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
-from kai_py.embedded.kinds.device_taints import validate_taint_rule
-from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
-from kai_py.lint.manifest import RESOURCE_GROUP, Finding, Manifest, Severity, mapping_at
+from kai_py.embedded.resources import kind_errors
+from kai_py.lint.manifest import Finding, Manifest, Severity, mapping_at
 from kai_py.lint.rules.kai_api import KAI_GROUPS, schema_errors
 from kai_py.lint.rules.workloads import pod_specs, template_path
 
@@ -55,34 +52,8 @@ def _errors(manifest: Manifest) -> Iterator[FieldError]:
             yield from scheduling_errors(with_typed_nulls(spec), field_path(path))
     if manifest.group in KAI_GROUPS:
         yield from schema_errors(with_typed_nulls(manifest.value))
-    validate = _VALIDATE.get((manifest.api_version, manifest.kind))
-    if validate:
-        yield from validate(with_typed_nulls(manifest.value))
-
-
-def _claim_errors(document: Json) -> list[FieldError]:
-    spec = document.get("spec") or {}
-    default_claim_spec(spec)
-    return validate_claim_spec(spec, "spec")
-
-
-def _template_errors(document: Json) -> list[FieldError]:
-    spec = (document.get("spec") or {}).get("spec") or {}
-    default_claim_spec(spec)
-    return validate_claim_spec(spec, "spec.spec")
-
-
-_VALIDATE: Mapping[tuple[str, str], Callable[[Json], list[FieldError]]] = {
-    (f"{RESOURCE_GROUP}/v1", "ResourceClaim"): _claim_errors,
-    (f"{RESOURCE_GROUP}/v1", "ResourceClaimTemplate"): _template_errors,
-    (f"{RESOURCE_GROUP}/v1", "DeviceClass"): validate_class,
-    (f"{RESOURCE_GROUP}/v1", "ResourceSlice"): validate_slice,
-    (f"{RESOURCE_GROUP}/v1", "DeviceTaintRule"): validate_taint_rule,
-    (f"{RESOURCE_GROUP}/v1beta2", "DeviceTaintRule"): validate_taint_rule,
-    (f"{RESOURCE_GROUP}/v1alpha3", "DeviceTaintRule"): validate_taint_rule,
-    ("policy/v1", "PodDisruptionBudget"): BUDGET_RULES.validate,
-    ("scheduling.k8s.io/v1", "PriorityClass"): PRIORITY_CLASS_RULES.validate,
-}
+    if manifest.api_version.endswith("/v1") or manifest.kind == "DeviceTaintRule":
+        yield from kind_errors(manifest.group, with_typed_nulls(manifest.value))
 
 
 def _compared(path: str) -> str:

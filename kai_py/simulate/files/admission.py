@@ -29,9 +29,6 @@ from kai_py.embedded.kinds.claims import (
     default_device_request,
     validate_claim_spec,
 )
-from kai_py.embedded.kinds.cluster import BUDGET_RULES, PRIORITY_CLASS_RULES
-from kai_py.embedded.kinds.device_taints import validate_taint_rule
-from kai_py.embedded.kinds.devices import validate_class, validate_slice
 from kai_py.embedded.kinds.pod_defaults import (
     default_from_other_fields,
     follow_runtime_class,
@@ -39,7 +36,13 @@ from kai_py.embedded.kinds.pod_defaults import (
     set_priority,
 )
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
-from kai_py.embedded.resources import LIMIT_RANGES, PRIORITY_CLASSES, RUNTIME_CLASSES
+from kai_py.embedded.resources import (
+    CHECKED_KINDS,
+    LIMIT_RANGES,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    kind_errors,
+)
 from kai_py.embedded.store import Store
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.files.objects import Document
@@ -170,7 +173,7 @@ def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObj
     ``found``: as given, with a namespace where their kinds have one.
     """
     for key, document in found.items():
-        if key[:2] not in VALIDATE and key[:2] not in (CLAIM, TEMPLATE):
+        if key[:2] not in CHECKED_KINDS:
             continue
         if key.kind != "ResourceClaimTemplate" and document["metadata"].get("resourceVersion"):
             continue
@@ -203,7 +206,8 @@ def _errors(
     if key.kind == "ResourceClaim":
         is_allocated = (document.get("status") or {}).get("allocation")
         return [] if is_allocated else _claim_errors(document, "spec", namespace)
-    return VALIDATE[key[:2]](document)
+    checked = _nested_slice(document) if key.kind == "ResourceSlice" else document
+    return kind_errors(key.group, checked)
 
 
 def _claim_errors(claim: Document, path: str, namespace: Json | None) -> list[FieldError]:
@@ -236,13 +240,6 @@ def _nested_slice(document: Document) -> Document:
     return {**document, "spec": {**spec, "devices": devices}}
 
 
-VALIDATE: Mapping[tuple[str, str], Callable[[Document], list[FieldError]]] = {
-    (GROUP, "DeviceClass"): validate_class,
-    (GROUP, "ResourceSlice"): lambda document: validate_slice(_nested_slice(document)),
-    (GROUP, "DeviceTaintRule"): validate_taint_rule,
-    ("policy", "PodDisruptionBudget"): BUDGET_RULES.validate,
-    ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS_RULES.validate,
-}
 CLAIM, TEMPLATE = (GROUP, "ResourceClaim"), (GROUP, "ResourceClaimTemplate")
 
 
