@@ -11,6 +11,7 @@ from functools import partial
 from kai_py.api.problems import closest_match
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.storage import DEFAULT_CLASS
+from kai_py.api.records.unstructured import mappings_in
 from kai_py.observe.suggestion import Suggestion
 from kai_py.plan.explain.unresolved_names import (
     KINDS,
@@ -211,7 +212,7 @@ def _quoted(name: UnresolvedName) -> str:
 
 def _correct(names: list[UnresolvedName], manifest: Document) -> None:
     for name in names:
-        for mapping in _mappings(manifest):
+        for mapping in mappings_in(manifest):
             _correct_in(mapping, name)
 
 
@@ -248,7 +249,7 @@ def _rename_key(mapping: object, name: UnresolvedName) -> None:
 
 def _rename_values(name: str, nearest: str, manifest: Document) -> None:
     """In labels and annotations: what is written there and equals ``name``."""
-    for mapping in _mappings(manifest):
+    for mapping in mappings_in(manifest):
         for part in ("labels", "annotations"):
             notes = mapping.get(part)
             if isinstance(notes, dict):
@@ -263,17 +264,6 @@ def _rename_class(name: str, nearest: str, manifest: Document) -> None:
 
 def _rename_field(field: str, name: str, nearest: str, manifest: Document) -> None:
     """Wherever the field has this value."""
-    for mapping in _mappings(manifest):
+    for mapping in mappings_in(manifest):
         if mapping.get(field) == name:
             mapping[field] = nearest
-
-
-def _mappings(value: object) -> Iterator[Document]:
-    """Every mapping in a manifest, outer ones first."""
-    if isinstance(value, dict):
-        yield value
-        for item in list(value.values()):
-            yield from _mappings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _mappings(item)

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kai_py.embedded.documents import clone
 from kai_py.observe.suggestion import Suggestion, SuggestionStep, Verb
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Stage
@@ -273,7 +274,7 @@ def _step(
 
 def _manifest(document: Document) -> Document:
     """The manifest with which a user would create the object again."""
-    copy: Document = _copied({key: value for key, value in document.items() if key != "status"})
+    copy: Document = clone({key: value for key, value in document.items() if key != "status"})
     copy["metadata"] = {k: v for k, v in copy["metadata"].items() if k not in SERVER_FIELDS}
     spec = copy.get("spec")
     if copy["kind"] == "Job" and spec:
@@ -284,9 +285,3 @@ def _manifest(document: Document) -> Document:
             labels.pop(name, None)
             labels.pop(f"batch.kubernetes.io/{name}", None)
     return copy
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
