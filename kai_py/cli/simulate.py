@@ -1,7 +1,6 @@
 """``kai-py simulate``: hours of a cluster in seconds, and a report."""
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -31,11 +30,12 @@ from kai_py.simulate.scenarios.goodput import PolicyFigures
 from kai_py.simulate.scenarios.measurements import SimulationResult
 from kai_py.simulate.scenarios.report import (
     OUR_POLICY,
-    NeverStarted,
     SimulationReport,
     duration,
+    never_started_rows,
+    queue_rows,
+    size_rows,
     summarise,
-    waiting_cells,
 )
 from kai_py.simulate.scenarios.scenario import (
     Scenario,
@@ -217,31 +217,13 @@ def _print(found: SimulationReport) -> None:
         costs = ", ".join(f"{sort} {price:,.0f}" for sort, price in found.cost.items())
         say(f"Cost of the nodes: {costs}.")
     typer.echo()
-    print_table(
-        ("QUEUE", "RECEIVED", "ENTITLED", "EVICTED", "LOST", *WAITING),
-        (
-            (
-                queue.queue,
-                f"{queue.received:.1f}",
-                f"{queue.entitled:.1f}",
-                str(queue.evicted_pods),
-                f"{queue.lost_gpu_hours:.1f}",
-                *waiting_cells(queue.waiting_times),
-            )
-            for queue in found.queues
-        ),
-    )
+    headings = ("QUEUE", "RECEIVED", "ENTITLED", "EVICTED", "LOST", *WAITING)
+    print_table(headings, queue_rows(found))
     typer.echo("RECEIVED, ENTITLED and LOST are GPU-hours; LOST is what evictions cost.\n")
-    sizes = ((name, *waiting_cells(waiting)) for name, waiting in found.by_size.items())
-    print_table(("GPUS OF THE GANG", *WAITING), sizes)
-    _print_never_started(found.never_started)
-
-
-def _print_never_started(found: Sequence[NeverStarted]) -> None:
-    if found:
+    print_table(("GPUS OF THE GANG", *WAITING), size_rows(found))
+    if found.never_started:
         typer.echo("\nWhy gangs never started, with the reason of one of them:")
-    rows = ((each.queue, str(each.gangs), each.stage, each.message) for each in found)
-    print_table(("QUEUE", "GANGS", "STAGE", "REASON"), rows)
+    print_table(("QUEUE", "GANGS", "STAGE", "REASON"), never_started_rows(found))
 
 
 def _policy_cells(policy: PolicyFigures, total: float) -> tuple[str, ...]:

@@ -29,9 +29,11 @@ from kai_py.simulate.scenarios.report import (
     OUR_POLICY,
     SimulationReport,
     duration,
+    never_started_rows,
+    queue_rows,
     size_groups,
+    size_rows,
     usage_samples,
-    waiting_cells,
 )
 from kai_py.snapshot.resources import Floats
 
@@ -57,14 +59,11 @@ def simulation_page(
         _use(report, results),
         heading("Shares of the queues"),
         _shares(results),
-        _queue_table(report),
+        table((*_QUEUE_HEADINGS, *_WAITING_HEADINGS), queue_rows(report)),
         heading("Waiting times by GPUs of the gang"),
         _waits(results),
-        table(
-            ("GPUs", *_WAITING_HEADINGS),
-            [(name, *waiting_cells(waiting)) for name, waiting in report.by_size.items()],
-        ),
-        _never_started(report),
+        table(("GPUs", *_WAITING_HEADINGS), size_rows(report)),
+        table(_NEVER_STARTED_HEADINGS, never_started_rows(report)),
         heading("Evictions and lost work"),
         _evictions(report.policies, results),
         heading("Fragmentation"),
@@ -75,6 +74,8 @@ def simulation_page(
     return html_page(title, parts)
 
 
+_QUEUE_HEADINGS = ("queue", "received GPU-h", "entitled GPU-h", "evicted pods", "lost GPU-h")
+_NEVER_STARTED_HEADINGS = ("queue", "gangs that never started", "stage", "reason of one of them")
 _WAITING_HEADINGS = ("gangs", "never started", "median wait", "p95 wait", "longest wait")
 
 
@@ -103,30 +104,6 @@ def _policies(report: SimulationReport) -> str:
         for policy in report.policies
     ]
     return table(headings, rows)
-
-
-def _queue_table(report: SimulationReport) -> str:
-    headings = ("queue", "received GPU-h", "entitled GPU-h", "evicted pods", "lost GPU-h")
-    rows = [
-        (
-            queue.queue,
-            f"{queue.received:.1f}",
-            f"{queue.entitled:.1f}",
-            str(queue.evicted_pods),
-            f"{queue.lost_gpu_hours:.1f}",
-            *waiting_cells(queue.waiting_times),
-        )
-        for queue in report.queues
-    ]
-    return table((*headings, *_WAITING_HEADINGS), rows)
-
-
-def _never_started(report: SimulationReport) -> str:
-    headings = ("queue", "gangs that never started", "stage", "reason of one of them")
-    found = report.never_started
-    return table(
-        headings, [(each.queue, str(each.gangs), each.stage, each.message) for each in found]
-    )
 
 
 def _use(report: SimulationReport, results: Mapping[str, SimulationResult]) -> str:

@@ -208,6 +208,32 @@ def waiting_cells(waiting: WaitingTimes) -> tuple[str, ...]:
     return (str(waiting.gangs), str(waiting.never_started), *map(duration, times))
 
 
+def queue_rows(report: SimulationReport) -> list[tuple[str, ...]]:
+    """Of each queue: received, entitled, evicted pods, lost GPU-hours, and ``waiting_cells``."""
+    return [
+        (
+            queue.queue,
+            f"{queue.received:.1f}",
+            f"{queue.entitled:.1f}",
+            str(queue.evicted_pods),
+            f"{queue.lost_gpu_hours:.1f}",
+            *waiting_cells(queue.waiting_times),
+        )
+        for queue in report.queues
+    ]
+
+
+def size_rows(report: SimulationReport) -> list[tuple[str, ...]]:
+    """Of each size of a gang: its name and ``waiting_cells``."""
+    return [(name, *waiting_cells(waiting)) for name, waiting in report.by_size.items()]
+
+
+def never_started_rows(report: SimulationReport) -> list[tuple[str, ...]]:
+    """Of each reason why gangs never started: queue, gangs, stage, message of one of them."""
+    found = report.never_started
+    return [(each.queue, str(each.gangs), each.stage, each.message) for each in found]
+
+
 def _gpu_parts(result: SimulationResult) -> _GpuParts:
     total = result.gpus * result.scenario.hours
     if not total:
