@@ -260,6 +260,11 @@ def test_pods_are_checked(bare, spec, field):
     assert field in [cause["field"] for cause in error.details["causes"]]
 
 
+def test_a_gated_pod_that_names_its_node_has_one_error(bare):
+    error = refused(bare.create, pod("a", schedulingGates=[{"name": "x"}], nodeName="n"))
+    assert [cause["field"] for cause in error.details["causes"]] == ["spec.nodeName"]
+
+
 def test_a_pod_spec_is_fixed_but_for_a_few_fields(bare):
     created = bare.create(pod("a", schedulingGates=[{"name": "g"}], nodeSelector={"x": "y"}))
     spec = created["spec"]

@@ -118,19 +118,8 @@ def _default(pod: Json) -> None:
     default_from_other_fields(spec)
 
 
-def _validate(pod: Json) -> list[FieldError]:
-    errors = validate_pod_spec(pod["spec"], "spec")
-    if pod["spec"].get("schedulingGates") and pod["spec"].get("nodeName"):
-        errors.append(
-            forbidden_field(
-                "spec.nodeName", "cannot be set until all schedulingGates have been cleared"
-            )
-        )
-    return errors
-
-
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
-    errors = _validate(new)
+    errors = validate_pod_spec(new["spec"], "spec")
     gates = [gate["name"] for gate in old["spec"].get("schedulingGates") or ()]
     for index, gate in enumerate(new["spec"].get("schedulingGates") or ()):
         if gate["name"] not in gates:
@@ -171,6 +160,6 @@ POD_RULES = KindRules(
     prepare=_prepare,
     default=_default,
     admit=admit_pod,
-    validate=_validate,
+    validate=lambda pod: validate_pod_spec(pod["spec"], "spec"),
     validate_update=_validate_update,
 )
