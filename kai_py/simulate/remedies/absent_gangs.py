@@ -13,7 +13,7 @@ from msgspec import Struct
 from kai_py.api.choices import Subject
 from kai_py.api.problems import closest_match
 from kai_py.config import Configuration
-from kai_py.embedded.documents import is_deleting, is_finished, owners_of
+from kai_py.embedded.documents import is_deleting, is_finished, named_claims, owners_of
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.changes import ApplySteps
@@ -257,12 +257,8 @@ def _why_claim(documents: Sequence[Document], configuration: Configuration, name
 
 def _uses(pod: Document, claim: Document) -> bool:
     meta = claim["metadata"]
-    listed = (
-        *(pod["spec"].get("resourceClaims") or ()),
-        *((pod.get("status") or {}).get("resourceClaimStatuses") or ()),
-    )
-    named = (each.get("resourceClaimName") for each in listed)
-    return pod["metadata"].get("namespace") == meta.get("namespace") and meta["name"] in named
+    same_namespace = pod["metadata"].get("namespace") == meta.get("namespace")
+    return same_namespace and meta["name"] in named_claims(pod)
 
 
 def _named(documents: Sequence[Document], kind: str, name: str) -> Iterator[Document]:
