@@ -1,11 +1,20 @@
 """Refusals of the server: a metav1.Status with Kubernetes' codes, reasons and wording."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kai_py.api.name_patterns import DNS_LABEL
 from kai_py.embedded.documents import Json
+
+_DNS_LABEL = re.compile(DNS_LABEL)
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
 
 
 class RequestError(Exception):
@@ -87,6 +96,15 @@ def repeated(values: Iterable[object], path: str) -> Iterator[FieldError]:
         if value in seen:
             yield duplicate(path.replace("{}", str(index), 1), value)
         seen.add(value)
+
+
+def label_errors(name: object, path: str) -> list[FieldError]:
+    """Report a name that is missing, or no DNS label."""
+    if not name:
+        return [required(path)]
+    if not isinstance(name, str) or not _DNS_LABEL.fullmatch(name):
+        return [invalid_value(path, name, _LABEL_RULE)]
+    return []
 
 
 def missing(document: Json, fields: Iterable[str], prefix: str) -> list[FieldError]:

@@ -20,6 +20,7 @@ from kai_py.api.records.job import PodTemplate
 from kai_py.api.records.policy import LimitRange, RuntimeClass
 from kai_py.api.records.record import Record, record_decoder
 from kai_py.api.records.storage import PersistentVolumeClaim
+from kai_py.api.selectors import is_label_value
 from kai_py.api.times import format_time
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import Identity, Json
@@ -77,9 +78,7 @@ _SUBDOMAIN_RULE = (
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     f"for validation is '{DNS_SUBDOMAIN}')"
 )
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _MAX_NAME = 253
-_MAX_LABEL_VALUE = 63
 _MAX_GENERATED_BASE = 58
 _GENERATED_NAMES = 8  # KEP-4420: names that are tried before the request fails
 
@@ -130,7 +129,7 @@ def validate(document: Json) -> list[FieldError]:
     if len(name) > _MAX_NAME or not _SUBDOMAIN.fullmatch(name):
         errors.append(invalid_value("metadata.name", name, _SUBDOMAIN_RULE))
     for key, value in (meta.get("labels") or {}).items():
-        if len(value) > _MAX_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
+        if not is_label_value(value):
             errors.append(
                 invalid_value("metadata.labels", value, f"label {key} has an invalid value")
             )

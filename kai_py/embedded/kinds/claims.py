@@ -14,6 +14,7 @@ from kai_py.embedded.errors import (
     forbidden_field,
     invalid,
     invalid_value,
+    label_errors,
     missing,
     repeated,
     required,
@@ -22,7 +23,6 @@ from kai_py.embedded.errors import (
 from kai_py.embedded.kinds import KindRules
 from kai_py.embedded.kinds.device_taints import toleration_errors
 from kai_py.embedded.kinds.devices import (
-    label_errors,
     qualified_name_errors,
     quantity_errors,
     too_many,

@@ -16,6 +16,7 @@ from kai_py.embedded.errors import (
     changed,
     forbidden_field,
     invalid_value,
+    label_errors,
     repeated,
     required,
 )
@@ -29,12 +30,6 @@ MAX_COUNTER_SETS_PER_SLICE = 8
 MAX_ATTRIBUTES_AND_CAPACITIES = 32
 MAX_TEXT = 64
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-    "must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used "
-    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
@@ -48,15 +43,6 @@ _PLACE_RULE = (
     "to true in the ResourceSlice spec"
 )
 _VALUES = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
-
-
-def label_errors(name: object, path: str) -> list[FieldError]:
-    """The errors of a name that must be a DNS label."""
-    if not name:
-        return [required(path)]
-    if not isinstance(name, str) or not _LABEL.fullmatch(name):
-        return [invalid_value(path, name, _LABEL_RULE)]
-    return []
 
 
 def qualified_name_errors(name: str, path: str, *, fully: bool = False) -> list[FieldError]:

@@ -3,14 +3,12 @@
 Source: k8s.io/kubernetes pkg/apis/core/v1/defaults.go and pkg/apis/core/validation.
 """
 
-import re
-
 from kai_py.embedded.documents import Json, set_default
 from kai_py.embedded.errors import (
     FieldError,
     duplicate,
     forbidden_field,
-    invalid_value,
+    label_errors,
     required,
     unsupported,
 )
@@ -19,7 +17,6 @@ from kai_py.embedded.kinds.amounts import CONTAINER_LISTS, missing_limits, pod_a
 from kai_py.embedded.kinds.pod_defaults import admit_pod, default_from_other_fields
 from kai_py.embedded.kinds.pod_scheduling import scheduling_errors
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _UPDATABLE_FIELDS = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
 _UPDATE_RULE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -78,14 +75,7 @@ def _default_container(container: Json) -> None:
 
 
 def _validate_container(container: Json, path: str) -> list[FieldError]:
-    errors = []
-    if not container.get("name"):
-        errors.append(required(f"{path}.name"))
-    elif not _DNS_LABEL.fullmatch(container["name"]):
-        rule = (
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
-        )
-        errors.append(invalid_value(f"{path}.name", container["name"], rule))
+    errors = label_errors(container.get("name"), f"{path}.name")
     if not container.get("image"):
         errors.append(required(f"{path}.image"))
     return errors + missing_limits(container["resources"], f"{path}.resources")

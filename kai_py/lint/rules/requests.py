@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kai_py.api.manifests import LineMapping
+from kai_py.api.name_patterns import DNS_LABEL
 from kai_py.api.numbers import parse_int64
 from kai_py.api.problems import FieldPath
 from kai_py.api.quantity import QuantityError, parse_quantity
@@ -43,7 +44,6 @@ SUBREQUEST_FIELDS = (
     "capacity",
     "derivedAttributes",
 )
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 EXACT_FIELDS = (*SUBREQUEST_FIELDS, "adminAccess")
 
 
@@ -73,7 +73,7 @@ def _request(manifest: Manifest, request: LineMapping, path: FieldPath) -> Itera
 
 def _label(manifest: Manifest, request: LineMapping, path: FieldPath) -> Iterator[Finding]:
     name = request["name"]
-    if not (isinstance(name, str) and re.fullmatch(_LABEL, name)):
+    if not (isinstance(name, str) and re.fullmatch(DNS_LABEL, name)):
         message = f"{name!r} is not a valid request name: lower-case letters, digits and '-' only"
         yield manifest.error((*path, "name"), message)
 
