@@ -10,7 +10,6 @@ O(pods + claims + devices) per view.
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from kai_py.api.pod_phases import is_finished
@@ -156,52 +155,37 @@ def _allocated_devices(
     return slots_by_device
 
 
-@dataclass(slots=True)
-class _GangCounts:
-    pods: int = 0
-    bound: int = 0
-    running: int = 0
-    terminating: int = 0
-    finished: int = 0
-    age: float = math.inf
-
-
 def _gangs(
     pods: Iterable[Pod],
     keys: Mapping[str, str],
     queues: Mapping[str, str],
     why: Mapping[str, str],
 ) -> tuple[LiveGang, ...]:
-    counts_by_key: dict[str, _GangCounts] = {}
+    members: dict[str, list[Pod]] = {}
     for pod in pods:
-        _count(counts_by_key.setdefault(keys[pod.metadata.uid], _GangCounts()), pod)
-    ordered = sorted(counts_by_key.items(), key=lambda item: (item[1].age, item[0]))
-    return tuple(
-        LiveGang(
-            key=key,
-            queue=queues[key],
-            pods=counts.pods,
-            bound=counts.bound,
-            running=counts.running,
-            terminating=counts.terminating,
-            finished=counts.finished,
-            pending_reason=why.get(key, ""),
-        )
-        for key, counts in ordered
+        members.setdefault(keys[pod.metadata.uid], []).append(pod)
+    ordered = sorted(members.items(), key=lambda item: (min(map(_created, item[1])), item[0]))
+    return tuple(_gang(key, queues[key], found, why.get(key, "")) for key, found in ordered)
+
+
+def _gang(key: str, queue: str, members: Sequence[Pod], why: str) -> LiveGang:
+    staying = [pod for pod in members if pod.metadata.deletion_timestamp is None]
+    bound = [pod for pod in staying if pod.spec.node_name and not is_finished(pod)]
+    return LiveGang(
+        key=key,
+        queue=queue,
+        pods=len(staying),
+        bound=len(bound),
+        running=sum(pod.status.phase == "Running" for pod in bound),
+        terminating=len(members) - len(staying),
+        finished=sum(map(is_finished, staying)),
+        pending_reason=why,
     )
 
 
-def _count(tally: _GangCounts, pod: Pod) -> None:
+def _created(pod: Pod) -> float:
     created = pod.metadata.creation_timestamp
-    tally.age = min(tally.age, created.timestamp() if created else math.inf)
-    if pod.metadata.deletion_timestamp is not None:
-        tally.terminating += 1
-        return
-    tally.pods += 1
-    tally.finished += is_finished(pod)
-    if pod.spec.node_name and not is_finished(pod):
-        tally.bound += 1
-        tally.running += pod.status.phase == "Running"
+    return created.timestamp() if created else math.inf
 
 
 def _queue(share: QueueShare, depth: int) -> LiveQueue:
