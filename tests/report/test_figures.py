@@ -7,10 +7,14 @@ from hypothesis import strategies as st
 
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.plan.plan import Action
+from kai_py.policy.fairness_rules import NATIVE
 from kai_py.report.decisions_page import waits_by_pods
 from kai_py.report.page import started_within
 from kai_py.report.simulation_page import gpus_over_time
+from kai_py.simulate.scenarios.fifo import simulate_fifo
 from kai_py.simulate.scenarios.measurements import PodAttempt
+from kai_py.simulate.scenarios.report import queue_rows, size_rows, summarise
+from kai_py.simulate.scenarios.scenario import parse_scenario
 
 SECONDS = st.floats(0, 1000)
 
@@ -66,3 +70,21 @@ def test_waits_count_from_the_first_decision_that_left_a_gang_pending():
         ]
     )
     assert waits == {"1 pod": [0], "3 to 4 pods": [60, 0]}
+
+
+def test_rows_have_the_hours_of_each_queue_and_the_waits_of_each_size():
+    scenario = parse_scenario("""
+hours: 4
+nodes: [{name: n, count: 1, gpus: 4}]
+queues: [{name: a, deservedGPUs: 2}, {name: b, deservedGPUs: 2}]
+jobs:
+- {name: first, queue: a, pods: 4, minutes: 60}
+- {name: second, queue: b, pods: 2, minutes: 60, at: 10}
+""")
+    report = summarise(simulate_fifo(scenario, NATIVE))
+    at_once, late = ("1", "0", "0 s", "0 s", "0 s"), ("1", "0", "50 min", "50 min", "50 min")
+    assert queue_rows(report) == [
+        ("a", "4.0", "2.3", "0", "0.0", *at_once),
+        ("b", "2.0", "3.7", "0", "0.0", *late),
+    ]
+    assert size_rows(report) == [("2", *late), ("3 to 4", *at_once)]

@@ -1,6 +1,6 @@
 """From mirrored objects to a picture: the holder and the state of each GPU."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from kai_py.api.records.core import (
     Container,
@@ -70,14 +70,14 @@ def gpus(name, *devices, kind="gpu"):
     return ResourceSlice(metadata=ObjectMeta(name=f"{name}-{kind}"), spec=spec)
 
 
-def pod(name, on="n", phase="Running", *, plugin=0, leaving=False):
+def pod(name, on="n", phase="Running", *, plugin=0, leaving=False, age=0):
     limits = {"nvidia.com/gpu": str(plugin)} if plugin else {}
     return Pod(
         metadata=ObjectMeta(
             name=name,
             namespace="default",
             uid=name,
-            creation_timestamp=NOW,
+            creation_timestamp=NOW - timedelta(seconds=age),
             deletion_timestamp=NOW if leaving else None,
         ),
         spec=PodSpec(
@@ -215,6 +215,11 @@ def test_gangs_count_their_pods():
     [gang] = picture(mirror).gangs
     counts = (gang.pods, gang.bound, gang.running, gang.finished, gang.terminating)
     assert (gang.name, *counts) == ("a", 4, 2, 1, 1, 1)
+
+
+def test_gangs_are_in_the_order_of_their_oldest_pods():
+    pods = [pod("a-0"), pod("b-0"), pod("b-1", age=10), pod("c-0", age=5), pod("c-1", age=5)]
+    assert [each.name for each in picture(Objects(pods=pods)).gangs] == ["b", "c", "a"]
 
 
 def test_pods_of_other_schedulers_are_no_gangs_but_use_gpus():
