@@ -25,7 +25,6 @@ from kai_py.audit.finding import (
     AuditedCluster,
     AuditFinding,
     FindingKind,
-    GroupClaimNames,
     Steps,
     bound_since,
     is_unfinished,
@@ -33,7 +32,7 @@ from kai_py.audit.finding import (
 )
 from kai_py.dra.identity import PoolID
 from kai_py.dra.rows import ParsedSlice
-from kai_py.snapshot.pod_claims import POD_GROUPS, created_claims, pod_group_of
+from kai_py.snapshot.pod_claims import POD_GROUPS, GroupClaims, created_claims, pod_group_of
 
 PODS = "pods"
 ELSEWHERE = "has devices of another node"
@@ -65,7 +64,7 @@ def reservations_without_pods(cluster: AuditedCluster) -> Steps:
         yield None
     known: dict[str, Set[str]] = {PODS: pods}
     if cluster.pod_groups is not None:
-        known[POD_GROUPS] = {group.uid for group in cluster.pod_groups.values()}
+        known[POD_GROUPS] = {each.group.uid for each in cluster.pod_groups.values() if each.group}
     if any(not user.uid for claim in cluster.claims for user in claim.status.reserved_for):
         pods |= {name_of(pod.metadata.namespace, pod.metadata.name) for pod in cluster.pods}
     for claim in cluster.claims:
@@ -93,7 +92,7 @@ def _needs_claims(cluster: AuditedCluster, pod: Pod) -> bool:
     return pod.spec.scheduler_name in cluster.scheduler_names or pod.status.phase == "Running"
 
 
-def group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
+def group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaims | None:
     """The PodGroup of a pod; None without one, or if it is not known."""
     named = pod_group_of(pod)
     if named is None or cluster.pod_groups is None:
@@ -101,7 +100,7 @@ def group_of(cluster: AuditedCluster, pod: Pod) -> GroupClaimNames | None:
     return cluster.pod_groups.get(named)
 
 
-def claim_names(pod: Pod, group: GroupClaimNames | None) -> Iterator[tuple[str, str]]:
+def claim_names(pod: Pod, group: GroupClaims | None) -> Iterator[tuple[str, str]]:
     """The name of each claim, "" where none was made, and what asks for it."""
     created = created_claims(pod)
     for entry in pod.spec.resource_claims:
@@ -117,7 +116,7 @@ def _claim_name(
     pod: Pod,
     entry: PodResourceClaim,
     created: Mapping[str, str | None],
-    group: GroupClaimNames | None,
+    group: GroupClaims | None,
 ) -> str | None:
     """None where no claim is needed, or where it is unknown which."""
     if entry.resource_claim_name:

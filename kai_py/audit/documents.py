@@ -10,18 +10,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kai_py.api.records.core import Pod, PodResourceClaimStatus
+from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
-from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.audit.finding import AuditedCluster, GroupClaimNames
+from kai_py.audit.finding import AuditedCluster
 from kai_py.config import Configuration
 from kai_py.dra.rows import ParsedSlice
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.planner import Planner
-from kai_py.snapshot.pod_claims import GroupKey
+from kai_py.snapshot.pod_claims import claims_of
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.discovery import METADATA
 from kai_py.watch.kinds import (
@@ -75,6 +74,8 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
             continue
         try:
             record = resource.decode(msgspec.json.encode(document))
+            if resource.kind is NATIVE_GROUPS:
+                claims_of(record)
         except ValueError as error:
             decoded.problems.append((object_name(document), str(error)))
             continue
@@ -154,7 +155,11 @@ def cluster_of(
         slices=tuple(slices),
         classes=tuple(classes),
         volume_claims=tuple(volume_claims),
-        pod_groups=None if groups is None else dict(map(_group_claims, groups)),
+        pod_groups=(
+            None
+            if groups is None
+            else {(each.metadata.namespace, each.metadata.name): claims_of(each) for each in groups}
+        ),
         gangs=tuple(snapshot.gangs.values()),
         queues=snapshot.queues,
         queue_allocated=snapshot.queue_allocated,
@@ -178,14 +183,6 @@ def _feed_owners(planner: Planner, decoded: DecodedObjects, wanted: Sequence[Gro
                     continue
                 planner.builder.apply(f"{kind.kind.lower()}s.{kind.group}", None, owner)
             planner.builder.set_owner_kind(kind, readable=True)
-
-
-def _group_claims(group: Unstructured) -> tuple[GroupKey, GroupClaimNames]:
-    listed = group.first_at("status.resourceClaimStatuses")
-    statuses = convert_record(listed or (), tuple[PodResourceClaimStatus, ...])
-    names = {each.name: each.resource_claim_name for each in statuses}
-    meta = group.metadata
-    return (meta.namespace, meta.name), GroupClaimNames(meta.uid, names)
 
 
 def object_name(document: Document) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import msgspec
 from msgspec import Struct
 
 from kai_py.api.pod_phases import is_finished
@@ -20,7 +19,7 @@ from kai_py.api.records.resource import DeviceClass, ResourceClaim
 from kai_py.api.records.storage import PersistentVolumeClaim
 from kai_py.dra.rows import ParsedSlice
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.pod_claims import GroupKey
+from kai_py.snapshot.pod_claims import GroupClaims, GroupKey
 from kai_py.snapshot.tables.queues import QueueInfo
 
 GRACE = 30.0
@@ -65,8 +64,8 @@ Steps = Iterator[AuditFinding | None]
 class AuditedCluster:
     """Objects of a cluster at ``now`` (seconds since the epoch), and what accounting says of them.
 
-    ``pods``: of all schedulers; ``pod_groups``: uids of those of scheduling.k8s.io, with the names
-    of the claims made for them, by (namespace, name); None where they were not read.
+    ``pods``: of all schedulers; ``pod_groups``: those of scheduling.k8s.io with their claims, by
+    (namespace, name); None where they were not read.
     ``queue_allocated``: queue to what its bound pods cost. ``staleness_grace``: seconds that a gang
     may run below minMember, negative: forever.
     """
@@ -78,7 +77,7 @@ class AuditedCluster:
     slices: Collection[ParsedSlice] = ()
     classes: Collection[DeviceClass] = ()
     volume_claims: Collection[PersistentVolumeClaim] = ()
-    pod_groups: Mapping[GroupKey, "GroupClaimNames"] | None = None
+    pod_groups: Mapping[GroupKey, GroupClaims] | None = None
     gangs: Collection[Gang] = ()
     queues: Sequence[QueueInfo] = ()
     queue_allocated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -91,13 +90,6 @@ class AuditedCluster:
         A time in the future, beyond what clocks differ by, is no reason to wait for it.
         """
         return not -CLOCK_SKEW < self.now - since < GRACE
-
-
-class GroupClaimNames(Struct, frozen=True):
-    """The uid of a PodGroup, and the claims made from templates for it, by entry."""
-
-    uid: str
-    claim_names: Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
 def is_unfinished(pod: Pod) -> bool:

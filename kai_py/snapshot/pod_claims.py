@@ -66,8 +66,11 @@ def group_claims(pod: Pod, find: FindNamed) -> GroupClaims:
     if named is None:
         return NO_GROUP_CLAIMS
     found = find(POD_GROUPS, *named)
-    if not isinstance(found, Unstructured):
-        return NO_GROUP_CLAIMS
+    return claims_of(found) if isinstance(found, Unstructured) else NO_GROUP_CLAIMS
+
+
+def claims_of(found: Unstructured) -> GroupClaims:
+    """What a PodGroup claims."""
     entries = found.first_at("spec.resourceClaims") or []
     listed = found.first_at("status.resourceClaimStatuses") or []
     statuses = convert_record(listed, tuple[PodResourceClaimStatus, ...])

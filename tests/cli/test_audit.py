@@ -71,6 +71,15 @@ def test_what_is_sound_is_told_in_one_line(tmp_path):
     assert run(str(path)).output == "nothing found in 3 objects\n"
 
 
+@pytest.mark.parametrize("wrong", [{"spec": {"resourceClaims": 5}},
+                                   {"status": {"resourceClaimStatuses": 5}}])  # fmt: skip
+def test_a_pod_group_whose_claims_cannot_be_read_is_left_out(wrong):
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"} | wrong
+    found = run("-", text=kubectl_list([{**group, "metadata": {"name": "g", "uid": "g"}}, *SOUND]))
+    assert "PodGroup/g: Expected `array`, got `int`" in found.output
+    assert "nothing found in 4 objects; 1 could not be read" in found.output
+
+
 def test_json_has_the_documented_fields():
     document = json.loads(run("-", "-o", "json", text=kubectl_list(LOST)).output)
     assert list(document) == ["findings", "objects", "rejected"]
