@@ -119,7 +119,9 @@ class Committer:
             in_flight = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
             releasing = not self.releasing.isdisjoint(_claim_uids(gang))
             releasing = releasing or not self.releasing_gpus.isdisjoint(_shared_gpus(gang))
-            if not in_flight and not releasing and self._backoff.is_ready(gang.gang, clock):
+            if in_flight or releasing or self._awaits_allocation(gang):
+                continue
+            if self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
@@ -148,6 +150,16 @@ class Committer:
             if uid not in self.releasing and not any(map(self.is_committing, (uid, *consumers))):
                 self.releasing.add(uid)
                 self._start(self._release(leftover))
+
+    def _awaits_allocation(self, gang: GangPlacement) -> bool:
+        """Whether another gang is to allocate a claim of this one and has not yet.
+
+        The watch of the claim starts the cycle in which this gang's turn comes.
+        """
+        own = {new.claim.uid for placement in gang.pods for new in placement.allocate}
+        refs = (ref for placement in gang.pods for ref in placement.reserve if ref.uid not in own)
+        found = map(self._find_claim, refs)
+        return any(claim is not None and claim.status.allocation is None for claim in found)
 
     async def drain(self, within: float) -> bool:
         """Wait for everything under way, at most ``within`` seconds; False if not all is done."""

@@ -94,6 +94,20 @@ async def test_a_failing_gang_does_not_hold_up_another(cluster, assume_cache):
     assert cluster.nodes() == {"other": "node-b"}
 
 
+async def test_a_gang_waits_for_the_allocation_of_a_claim_by_another(cluster, assume_cache):
+    gang = gang_with_claims(cluster, 1)
+    claim = gang.pods[0].reserve[0]
+    other = replace(
+        gang_of(placed(cluster.add_pod("other"), "node-a", claim)), gang="team-a/Pod/other"
+    )
+    committer = cluster.committer(assume_cache)
+    await carry_out(committer, Plan(placements=(gang, other)))
+    assert cluster.nodes() == {"worker-0": "node-a"}
+    assert count(cluster.metrics.gangs, "allocate", "rolled_back") == 0
+    await carry_out(committer, Plan(placements=(other,)))
+    assert cluster.nodes() == {"worker-0": "node-a", "other": "node-a"}
+
+
 async def test_only_the_pod_that_vanished_is_forgotten(cluster, assume_cache):
     gang = gang_with_claims(cluster, 3)
     committer = cluster.committer(assume_cache)
