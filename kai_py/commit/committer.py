@@ -89,7 +89,10 @@ class Committer:
         self._pod_uids: set[str] = set()
         self._transactions: dict[str, GangTransaction] = {}
         self._claim_uids: Counter[str] = Counter()
-        self._evicting: set[str] = set()
+        self._evicting: dict[str, str] = {}
+        """By the uids of the pods that are being evicted: the gang for which they are."""
+        self._await_evictions: set[str] = set()
+        """Gangs that could start by the plan, but for which pods are still being evicted."""
         self.releasing: set[str] = set()
         """Uids of the claims that are being released: no transaction starts with them meanwhile."""
         self.releasing_gpus: set[GpuGroup] = set()
@@ -114,14 +117,17 @@ class Committer:
 
         Decisions about gangs and pods that are under way or in backoff are skipped.
         """
-        clock = asyncio.get_running_loop().time()
+        clock, evicted_for = asyncio.get_running_loop().time(), set(self._evicting.values())
         for gang in plan.placements:
             in_flight = any(placement.pod.uid in self._pod_uids for placement in gang.pods)
             releasing = not self.releasing.isdisjoint(_claim_uids(gang))
             releasing = releasing or not self.releasing_gpus.isdisjoint(_shared_gpus(gang))
             if in_flight or releasing or self._awaits_allocation(gang):
                 continue
-            if self._backoff.is_ready(gang.gang, clock):
+            if gang.gang in evicted_for:
+                # A refused eviction frees no quota, on which the plan counts.
+                self._await_evictions.add(gang.gang)
+            elif self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
@@ -129,7 +135,7 @@ class Committer:
             if uid in self._pod_uids:
                 self._withdraw(eviction)
             elif uid not in self._evicting and self._backoff.is_ready(uid, clock):
-                self._evicting.add(uid)
+                self._evicting[uid] = eviction.preemptor
                 # Before the task runs: the next cycle must not choose the same victim again.
                 self._assume_cache.expect_eviction(uid)
                 if eviction.suspend:
@@ -317,7 +323,6 @@ class Committer:
         for eviction in evictions:
             if outcome is EvictionOutcome.EVICTED:
                 await write_eviction_reason(access, eviction.pod, eviction.reason)
-            self._evicting.discard(eviction.pod.uid)
             self._record_eviction(EvictionResult(eviction, outcome, reason))
 
     async def _check_suspension(self, evictions: Sequence[Eviction]) -> tuple[EvictionOutcome, str]:
@@ -332,7 +337,7 @@ class Committer:
         return NOT_EVICTED[ReadState.UNKNOWN if problem else states.pop()], problem
 
     async def _evict(self, eviction: Eviction) -> None:
-        uid, access = eviction.pod.uid, self._access.about(eviction.pod.namespace)
+        access = self._access.about(eviction.pod.namespace)
         try:
             stale = await self._freshness.catch_up()
             result = (
@@ -343,14 +348,16 @@ class Committer:
         except Exception:
             log.exception("pod %s: the eviction failed", eviction.pod)
             result = EvictionResult(eviction, EvictionOutcome.FAILED, "internal error")
-        finally:
-            self._evicting.discard(uid)
         if result.outcome is EvictionOutcome.FAILED:
             log.warning("pod %s: not evicted: %s", eviction.pod, result.reason)
         self._record_eviction(result)
 
     def _record_eviction(self, result: EvictionResult) -> None:
         eviction, uid = result.eviction, result.eviction.pod.uid
+        del self._evicting[uid]
+        if eviction.preemptor in self._await_evictions:
+            self._await_evictions.discard(eviction.preemptor)
+            self._wake(0.0)
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()
         if result.outcome is EvictionOutcome.UNBOUND:

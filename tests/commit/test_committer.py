@@ -152,6 +152,33 @@ async def bound_pod(cluster, name="victim", grace=0, finalizers=()):
     return pod
 
 
+async def test_a_gang_does_not_start_before_the_evictions_for_it_have_been_answered(
+    cluster, assume_cache
+):
+    victim, big = await bound_pod(cluster), cluster.add_pod("big")
+    answered = asyncio.Event()
+
+    async def late(_call, serve):
+        await answered.wait()
+        return await serve()
+
+    cluster.fail_once("create", "Pod/eviction", late)
+    committer = cluster.committer(assume_cache)
+    evicting = Plan(evictions=(eviction_of(victim),))
+    starting = Plan(
+        placements=(replace(gang_of(placed(big, "node-b")), gang=evicting.evictions[0].preemptor),)
+    )
+    committer.commit(evicting, now=0.0)
+    committer.commit(starting, now=0.0)
+    assert not await committer.drain(0.05)
+    assert big.name not in cluster.nodes()
+    answered.set()
+    assert await committer.drain(5.0)
+    assert cluster.wakes == [0.0], "no cycle was requested for the gang that waited"
+    await carry_out(committer, starting)
+    assert cluster.nodes() == {"big": "node-b"}
+
+
 async def test_a_victim_leaves_with_the_reason_in_its_condition(cluster, assume_cache):
     pod = await bound_pod(cluster, grace=30)
     await carry_out(cluster.committer(assume_cache), Plan(evictions=(eviction_of(pod),)))
