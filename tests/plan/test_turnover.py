@@ -2,8 +2,10 @@
 
 import math
 
+import msgspec
 import pytest
 
+from kai_py.api.records.core import PodStatus
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner
 from kai_py.plan.cycle.deadlines import next_deadline
@@ -13,9 +15,24 @@ from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.records import replace
-from tests.support.scenario import START, evicted, placed
+from tests.support.scenario import (
+    START,
+    at,
+    claim,
+    claim_of,
+    claiming,
+    cluster,
+    device_class,
+    evicted,
+    gpu_slice,
+    node,
+    placed,
+    pod,
+    queue,
+)
 from tests.support.worlds import gang, world
 
+EXPECTED_RUNTIME = "scheduling.kai.io/expected-runtime"
 NOW = 1000.0
 PATIENT = LossRules(patience=300.0)
 QUEUES = (
@@ -167,3 +184,21 @@ def test_the_largest_gang_gets_nodes_as_they_drain():
     assert placed(planned(*running, large, short, nodes=nodes, rules=rules))
     early = waiting("large", 2, gpus=2, queue="guest", since=NOW - 500)
     assert placed(planned(*running, early, small, nodes=nodes, rules=rules))
+
+
+@pytest.mark.parametrize(("device_class_name", "waits"), [("gpu.nvidia.com", True), ("no", False)])
+def test_no_gang_waits_for_devices_that_its_claim_can_not_have(device_class_name, waits):
+    ran = pod("old", 0, queue="guest", node="a", annotations={EXPECTED_RUNTIME: "20m"})
+    ran = msgspec.structs.replace(ran, status=PodStatus(phase="Running", start_time=at(0.0)))
+    on = [("a", "gpu-0"), ("a", "gpu-1")]
+    wanted = {"name": "gpu", "exactly": {"deviceClassName": device_class_name, "count": 2}}
+    made = cluster(
+        *(device_class(), node("a", 0), gpu_slice("a", 2)),
+        *(queue("owner", 2), queue("guest")),
+        *(claim("old-gpu", 2, owner="old", held_by=["old"], on=on), claiming(ran, "old-gpu")),
+        claim_of("new-gpu", wanted, owner="new"),
+        claiming(pod("new", 0, queue="owner", created=NOW - 10), "new-gpu"),
+        loss_rules=PATIENT,
+    )
+    [new] = made.plan(NOW).unplaced
+    assert ("expected to end soon" in new.message) == waits

@@ -261,6 +261,10 @@ class Turnover:
             *state.placer.reservations.spares.closed(gang),
             *refusing_rows(state.snapshot, gang),
         }
+        if shape.needs_devices:  # of which any that is released counts as one of the right kind
+            everywhere = np.ones(len(state.snapshot.nodes), dtype=np.bool_)
+            on_empty = state.statement.devices.replicas_on_empty_nodes(shape, everywhere, 1)
+            closed |= set(np.flatnonzero(on_empty == 0).tolist())
         replicas = [0 if row in closed else n for row, n in enumerate(count.initial_replicas())]
         nodes: dict[int, FreedCapacity] = {}
         for row, awaited in self._awaited.items():
