@@ -179,6 +179,18 @@ def test_a_condition_stands_until_the_reason_changes_and_goes_when_nothing_waits
     assert [each["nodePool"] for each in left] == ["west"]
 
 
+def test_a_condition_stands_while_only_other_amounts_of_its_queue_change():
+    def with_others(*others):
+        return cluster(
+            node("n", 4), queue("q", 2, 2), job_with_pods("big", 3, queue="q"), list(others)
+        )
+
+    status = written(group_patch(with_others(), "big"))
+    cpu_only = pod("cpu", 0, queue="q", node="n")
+    assert group_patch(with_others(cpu_only), "big", status, LATER) is None
+    assert group_patch(with_others(pod("gpu", 1, queue="q", node="n")), "big", status, LATER)
+
+
 def test_waiting_for_ones_own_pods_is_no_condition_and_one_attempt_stays_told():
     owner, *pods = job_with_pods("half", 3, queue="q")
     incomplete = cluster(node("n", 8), queue("q", 8), owner, pods[:2])

@@ -2,8 +2,9 @@
 
 ``resourcesStatus`` holds what is allocated to the gang and what it requests. Of
 ``schedulingConditions`` the one of our node pool says why the gang is pending, with KAI's reasons;
-conditions of other pools stay. Gangs that wait for their own pods, gates or claims, or for capacity
-that is being released, have none, and neither has a gang with nothing to place.
+conditions of other pools stay. It is written when its reason or message changes; the amounts of the
+queue in its details are those of that time. Gangs that wait for their own pods, gates or claims, or
+for capacity that is being released, have none, and neither has a gang with nothing to place.
 
 Two annotations keep times across restarts, in whole seconds, as in KAI:
 
@@ -145,7 +146,9 @@ def _conditions(
     others = [msgspec.to_builtins(each) for each in listed if each.node_pool != report.node_pool]
     if report.reason is None:
         return others if ours is not None else None
-    if ours is not None and ours.reasons == (report.reason,):
+    # Not the details: what the queue has changes with each of its pods, for all that wait in it.
+    said = () if ours is None else tuple((each.reason, each.message) for each in ours.reasons)
+    if said == ((report.reason.reason, report.reason.message),):
         return None
     return [*others, _condition(report.reason, report.node_pool, ours, now)]
 
