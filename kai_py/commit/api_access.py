@@ -119,16 +119,22 @@ class ApiAccess:
     """Calls under one concurrency limit; ``retry`` applies to each object by itself.
 
     ``settle_pause``: the waits between reads that are repeated until one of them succeeds.
-    ``namespace``: of calls that name none.
+    ``namespace``: of calls that name none. ``served_claims``: at which version claims are served
+    now, which changes when the control plane is upgraded.
     """
 
     client: Client
     pods: Resource[Pod]
-    claims: Resource[ResourceClaim]
+    served_claims: Callable[[], Resource[ResourceClaim]]
     limiter: CallLimit
     retry: RetryPolicy
     settle_pause: RetryPolicy
     namespace: str = ""
+
+    @property
+    def claims(self) -> Resource[ResourceClaim]:
+        """Where claims are read and written."""
+        return self.served_claims()
 
     def about(self, namespace: str) -> "ApiAccess":
         """The same access, for calls about one namespace."""

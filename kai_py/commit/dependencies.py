@@ -74,7 +74,7 @@ class ExecutorDependencies:
         return ApiAccess(
             client=self.client,
             pods=PODS.at(),
-            claims=self.mirror.served(RESOURCE_CLAIMS) or RESOURCE_CLAIMS.at(),
+            served_claims=lambda: self.mirror.served(RESOURCE_CLAIMS) or RESOURCE_CLAIMS.at(),
             limiter=CallLimit(concurrency),
             retry=self.settings.retry,
             settle_pause=self.settings.settle_pause,

@@ -149,7 +149,7 @@ class Cluster:
         return ApiAccess(
             client=Client(transport or self),
             pods=kinds.PODS.at(),
-            claims=kinds.RESOURCE_CLAIMS.at(),
+            served_claims=kinds.RESOURCE_CLAIMS.at,
             limiter=CallLimit(16),
             retry=retry,
             settle_pause=retry,

@@ -126,7 +126,7 @@ class Server:
         return ApiAccess(
             client=Client(self),
             pods=kinds.PODS.at(),
-            claims=kinds.RESOURCE_CLAIMS.at(),
+            served_claims=kinds.RESOURCE_CLAIMS.at,
             limiter=CallLimit(1),
             retry=RetryPolicy(attempts=1),
             settle_pause=RetryPolicy(attempts=1),

@@ -14,7 +14,7 @@ from kai_py.commit.gpu_reservations import SharedGpuGroups
 from kai_py.observe.metrics import Metrics
 from kai_py.plan.plan import Plan
 from kai_py.watch.client import Client
-from kai_py.watch.kinds import NODES, PODS
+from kai_py.watch.kinds import NODES, PODS, RESOURCE_CLAIMS
 from tests.commit.assume_cache import RecordingAssumeCache
 from tests.commit.cluster import JOB, SETTINGS, Cluster, Fresh, eviction_of, gang_of, placed
 from tests.support.records import replace
@@ -45,6 +45,33 @@ async def test_evictions_that_are_held_back_are_not_told(silent, behind, evicts)
     assert [each.evictions for each in (*carried, *told)] == [expected, expected]
 
 
+def dependencies(cluster, mirror):
+    return ExecutorDependencies(
+        client=Client(cluster),
+        mirror=mirror,
+        freshness=Fresh(),
+        assume_cache=RecordingAssumeCache(),
+        claiming_groups=SimpleNamespace(),
+        holders=cluster.holders,
+        gpu_groups=SharedGpuGroups(),
+        metrics=Metrics(CollectorRegistry()),
+        settings=replace(SETTINGS, concurrency=1),
+        identity="host-1",
+        wake=lambda _seconds: None,
+        failures=SimpleNamespace(),
+    )
+
+
+def test_claims_are_written_at_the_version_that_is_served_now():
+    served = {}
+    access = dependencies(Cluster(), SimpleNamespace(served=served.get)).access(1)
+    seen = [access.about("team-a").claims.version]
+    for version in ("v1beta2", "v1"):
+        served[RESOURCE_CLAIMS] = RESOURCE_CLAIMS.at(version)
+        seen.append(access.about("team-a").claims.version)
+    assert seen == ["v1", "v1beta2", "v1"]
+
+
 async def test_events_wait_while_as_many_bindings_are_under_way_as_may_be(monkeypatch):
     """What counts is the limit that bindings share, not those of statuses and events."""
     monkeypatch.setattr(events, "DEFER_POLL_SECONDS", 0.001)
@@ -61,24 +88,8 @@ async def test_events_wait_while_as_many_bindings_are_under_way_as_may_be(monkey
         return await serve()
 
     cluster.fail_once("create", "Pod/binding", hold)
-    executor = Executor(
-        ExecutorDependencies(
-            client=Client(cluster),
-            mirror=SimpleNamespace(
-                objects=lambda kind: shown.get(kind, {}), served=lambda _kind: None
-            ),
-            freshness=Fresh(),
-            assume_cache=RecordingAssumeCache(),
-            claiming_groups=SimpleNamespace(),
-            holders=cluster.holders,
-            gpu_groups=SharedGpuGroups(),
-            metrics=Metrics(CollectorRegistry()),
-            settings=replace(SETTINGS, concurrency=1),
-            identity="host-1",
-            wake=lambda _seconds: None,
-            failures=SimpleNamespace(),
-        )
-    )
+    mirror = SimpleNamespace(objects=lambda kind: shown.get(kind, {}), served=lambda _kind: None)
+    executor = Executor(dependencies(cluster, mirror))
     reports = executor._reports
     writing = asyncio.create_task(dict(reports.background())["events"]())
     executor.committer.commit(Plan(placements=(gang_of(placed(pod, "node-a")),)), now=0.0)

@@ -56,7 +56,7 @@ def written(manager, *fields):
 def origins(groups, *answers, wait=0.0):
     claims = Claims(*answers)
     limiter, pause = CallLimit(1), RetryPolicy()
-    access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at(), limiter, pause, pause)
+    access = ApiAccess(claims, PODS.at(), RESOURCE_CLAIMS.at, limiter, pause, pause)
     return GroupOwnership(access, groups, ObjectBackoff(RetryPolicy(base=wait))), claims
 
 

@@ -59,7 +59,7 @@ async def test_a_claim_is_allocated_shared_and_released(real: Cluster, parameter
         access = ApiAccess(
             client=client,
             pods=kinds.PODS.at(),
-            claims=kinds.RESOURCE_CLAIMS.at(),
+            served_claims=kinds.RESOURCE_CLAIMS.at,
             limiter=CallLimit(4),
             retry=RetryPolicy(attempts=3, base=0.01),
             settle_pause=RetryPolicy(attempts=3, base=0.01),
