@@ -256,7 +256,7 @@ class Turnover:
         if state.statement.pod_rules.concern(shape) or shape.gpu_share is not None:
             return None
         count = ShapeCount(state, members)
-        closed = set(state.placer.reservations.rows_closed_to(gang))
+        closed = set(state.placer.reservations.rows_closed_to(gang, starts_now=False))
         closed |= {
             *state.placer.reservations.spares.closed(gang),
             *refusing_rows(state.snapshot, gang),

@@ -126,7 +126,8 @@ class Placer(Struct, frozen=True):
     ) -> Unschedulable | None:
         """Place them on nodes that are ``allowed`` and not reserved for other gangs."""
         statement, gang, action, capacity, explain = attempt
-        reserved = self.reservations.rows_closed_to(gang)
+        starts_now = capacity is Capacity.IDLE
+        reserved = self.reservations.rows_closed_to(gang, starts_now=starts_now)
         if reserved:
             allowed = exclude_rows(reserved, allowed, len(statement.snapshot.nodes))
         near, anywhere = near_nodes(statement, gang), gang.tree.is_unconstrained_leaf

@@ -36,4 +36,5 @@ def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Ha
     first = request.members[0].shape.number
     if any(member.shape.number != first for member in request.members):
         return None
-    return first, reservations.rows_closed_to(gang)
+    later = reservations.rows_closed_to(gang, starts_now=False)
+    return first, reservations.rows_closed_to(gang), later

@@ -4,6 +4,9 @@ A reserved node accepts only its gang and pods that end before the gang can star
 
     now + expected runtime <= start
 
+if they start now. None waits there for others to end, and none is evicted there for them: what they
+leave is what the reservation is for.
+
 ``start`` is when the last running pod that is in the way is expected to have ended; where the
 runtime of one is unknown, the node accepts no other pods. Gangs of the same queue with a higher
 priority, ageing included, still go first. This is EASY backfilling (Lifka 1995) with one
@@ -51,11 +54,11 @@ class Reservations:
     spares: Spares = field(default_factory=Spares)
     ended: list[tuple[Gang, PodRef]] = field(default_factory=list)
 
-    def rows_closed_to(self, gang: Gang) -> tuple[int, ...]:
-        """Rows of the nodes that are reserved against ``gang``."""
+    def rows_closed_to(self, gang: Gang, *, starts_now: bool = True) -> tuple[int, ...]:
+        """Rows of the nodes that are reserved against ``gang``; more if others must end first."""
         if not self.active:
             return ()
-        runtime = self.runtimes.runtime_of(gang)
+        runtime = self.runtimes.runtime_of(gang) if starts_now else None
         ends = math.inf if runtime is None else self.ageing.now + runtime
         return tuple(
             row

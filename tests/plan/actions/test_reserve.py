@@ -7,7 +7,7 @@ from kai_py.api.records.core import PodStatus
 from kai_py.plan.plan import Stage
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
 from tests.support.records import replace
-from tests.support.scenario import at, cluster, job_with_pods, node, placed, pod, queue
+from tests.support.scenario import at, cluster, evicted, job_with_pods, node, placed, pod, queue
 from tests.support.worlds import gang, world
 
 RUNTIME = "scheduling.kai.io/expected-runtime"
@@ -74,6 +74,14 @@ def test_pods_that_end_before_the_start_may_use_the_capacity(runtime, starts):
     """The pod in the way ends at second 3000, which is 2000 s after the cycle."""
     world = half_full(small(runtime=runtime, created=1), running="50m")
     assert placed(world.plan(LATER)) == ({"small": "a"} if starts else {})
+
+
+def test_no_pod_is_evicted_on_a_reserved_node_for_a_short_one():
+    low = pod("low", 4, queue="team", node="a", priority=-1, annotations={RUNTIME: "50m"})
+    low = msgspec.structs.replace(low, status=PodStatus(phase="Running", start_time=at(0.0)))
+    short = small(runtime="5m", created=1)
+    assert evicted(half_full(short, low, running="50m").plan(LATER)) == []
+    assert evicted(half_full(short, low, running="50m", after="1h").plan(LATER)) == ["low"]
 
 
 def test_where_the_start_is_unknown_short_pods_wait_too():
