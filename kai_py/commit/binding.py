@@ -115,6 +115,9 @@ async def bind(
             if version != sent:
                 failures, reason = failures + 1, str(refusal)
                 continue  # the pod was only changed, so there is no need to wait
+            if isinstance(refusal, Invalid):
+                reason = str(refusal)
+                break  # it would be refused again; meanwhile no other gang gets the capacity
         except TRANSIENT as error:
             failure = error
         except ApiError as error:

@@ -15,7 +15,7 @@ from kai_py.plan.plan import Placement
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.watch.errors import Malformed
 from tests.commit.assume_cache import RecordingAssumeCache
-from tests.commit.cluster import NAMESPACE, gang_of, run
+from tests.commit.cluster import NAMESPACE, gang_of, refuse, run
 
 
 async def test_a_pod_is_told_its_part_of_a_gpu_before_it_is_bound(cluster):
@@ -43,6 +43,16 @@ async def test_volume_claims_are_told_the_node_before_the_pod_is_bound(cluster):
     told = cluster.api.find(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]["annotations"]
     assert told == {"volume.kubernetes.io/selected-node": "node-a"}
     assert [call.verb for call in cluster.calls] == ["patch", "create"]
+
+
+async def test_a_binding_that_a_policy_refuses_is_not_repeated(cluster):
+    pod = cluster.add_pod("part")
+    for _ in range(3):
+        cluster.fail_once("create", "Pod/binding", refuse(422, "Invalid", message="denied"))
+    outcome = await run(cluster, gang_of(Placement(pod, "node-a")))
+    assert [each.outcome for each in outcome.bindings] == [BindingOutcome.FAILED]
+    assert "denied" in outcome.bindings[0].reason
+    assert cluster.made("create", "Pod/binding") == 1
 
 
 DATA = ClaimRef(NAMESPACE, "data", "data-uid")
