@@ -51,6 +51,7 @@ from kai_py.plan.state.claims_to_create import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
+from kai_py.plan.state.own_claims import own_claims
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
 from kai_py.policy.node_filters import matches_selector
 from kai_py.snapshot.accounting import total
@@ -212,32 +213,8 @@ class CycleDevices:
         return found
 
     def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
-        """The unallocated claims that are charged to the gang of a pod.
-
-        A claim that the pod names may be shared, and charged to another pod: it is this pod's own
-        if the pod's charge includes its devices.
-        """
-        group = member.group_reservation.claims if member.group_reservation is not None else ()
-        uses = dict(zip(member.claims, member.shape.claims, strict=False))
-        found = {
-            ref: use.spec
-            for ref, use in uses.items()
-            if (use.claim is None or ref in group) and self._allocation(ref) is None
-        }
-        accounting = self._devices.accounting
-        left = dict(member.charge)
-        counted = [accounting.claim_spec(found[ref]) for ref in found if ref not in group]
-        counted.append(accounting.extended(member.shape.extended.requests))
-        for name, amount in total(counted).items():
-            left[name] = left.get(name, 0.0) - amount
-        for ref, use in uses.items():
-            cost = accounting.claim_spec(use.spec)
-            if ref in found or ref in group or self._allocation(ref) is not None or not cost:
-                continue
-            if all(left.get(name, 0.0) >= amount for name, amount in cost.items()):
-                found[ref] = use.spec
-                left.update({name: left[name] - amount for name, amount in cost.items()})
-        return found
+        """The unallocated claims that are charged to the gang of a pod."""
+        return own_claims(member, self._devices.accounting, self._allocation)
 
     @contextmanager
     def narrowed(self, specs: Mapping[int, ResourceClaimSpec]) -> Iterator[None]:
