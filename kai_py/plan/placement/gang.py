@@ -50,6 +50,7 @@ from kai_py.plan.placement.reasons import (
     with_reserved_nodes,
     with_spares,
 )
+from kai_py.plan.placement.together import TogetherSearch
 from kai_py.plan.placement.topology import (
     domain_candidates,
     largest_domain,
@@ -77,6 +78,8 @@ class Placer(Struct, frozen=True):
     """Called before each placement that is tried; raises where the cycle is over its limit."""
     search_steps: SearchSteps = field(default_factory=SearchSteps)
     compute_domains: ComputeDomains | None = None
+    together: bool = False
+    """Whether to allocate the claims of all pods on a node in one search for devices."""
 
     def place(
         self,
@@ -275,6 +278,9 @@ class Placer(Struct, frozen=True):
         if any(has_topology_constraint(child) for child in group.children):
             return self._place_subgroups(attempt, group, members, node_set)
         parts = self._most_constrained_first(attempt, by_shape(members), node_set)
+        if self.together:
+            search = TogetherSearch(attempt, parts, node_set, self.shapes.fits, self.search_steps)
+            return None if search.place() else UNEXPLAINED
         pod_rules = attempt.statement.pod_rules
         has_rules = len(members) > 1 and any(pod_rules.concern(part[0].shape) for part in parts)
         if has_rules or share_claims(parts):

@@ -5,17 +5,22 @@ come after it need. Where that leaves too few devices for these, the first alter
 up: of the last request at first, of earlier ones if that is not enough. So the first request keeps
 its first alternatives for as long as the others find any. Claims with one spec get the same
 alternatives. At most ``MAX_TRIALS`` further placements are tried.
+
+If the pods fit in none of these ways, the devices of those on a node are searched together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
+from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.references import ClaimRef
+from kai_py.plan.placement.gang import Placer
 from kai_py.plan.placement.next_pods import may_start
 from kai_py.plan.placement.reasons import Unschedulable
+from kai_py.plan.placement.together import may_fit_together
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
@@ -39,19 +44,32 @@ def place_with_alternatives(
     """Place all of ``members`` in idle, else in future idle capacity; None, or why not.
 
     Only in the latter if the gang does not start yet.
-    If they do not fit, also with later alternatives of the claims of several pods. ``allowed``:
-    (nodes,) bool, None for all. The reason is that of idle capacity.
+    If they do not fit, also with later alternatives of the claims of several pods, and with devices
+    that are chosen for all of them. ``allowed``: (nodes,) bool, None for all. The reason is that of
+    idle capacity.
     """
     reason = _place_earliest(state, gang, members, allowed=allowed, explain=explain)
-    if reason is None or len(members) == 1 or not have_alternatives(members):
+    if reason is None or len(members) == 1:
         return reason
-    devices = state.statement.devices
-    own = {id(spec): devices.narrowed_spec(spec) for spec in own_claims(state, members).values()}
-    for specs in islice(_later_alternatives(own), MAX_TRIALS):
-        with devices.narrowed(specs):
-            if _place_earliest(state, gang, members, allowed=allowed, explain=False) is None:
-                return None
-    return reason
+    if have_alternatives(members):
+        devices = state.statement.devices
+        own = own_claims(state, members).values()
+        narrowed = {id(spec): devices.narrowed_spec(spec) for spec in own}
+        for specs in islice(_later_alternatives(narrowed), MAX_TRIALS):
+            with devices.narrowed(specs):
+                if _place_earliest(state, gang, members, allowed=allowed, explain=False) is None:
+                    return None
+    return None if _place_together(state, gang, members, allowed) else reason
+
+
+def _place_together(
+    state: CycleState, gang: Gang, members: Sequence[Member], allowed: Bools | None
+) -> bool:
+    """Place all of ``members``, with devices that are chosen for those on a node together."""
+    if state.turns.spending.cut_short or not may_fit_together(state.statement, members):
+        return False
+    placer = replace(state.placer, together=True)
+    return _place_earliest(state, gang, members, allowed=allowed, placer=placer) is None
 
 
 def _place_earliest(
@@ -60,16 +78,18 @@ def _place_earliest(
     members: Sequence[Member],
     *,
     allowed: Bools | None,
-    explain: bool,
+    explain: bool = False,
+    placer: Placer | None = None,
 ) -> Unschedulable | None:
     """``place_with_alternatives`` with the alternatives that claims are narrowed to now."""
+    placer = placer or state.placer
     reason: Unschedulable | None = None
     capacities: tuple[Capacity, ...] = (Capacity.IDLE, Capacity.FUTURE_IDLE)
     if state.frees_capacity and not may_start(gang, members, state.statement):
         capacities = (Capacity.FUTURE_IDLE,)
     for capacity in capacities:
         with state.statement.trial() as trial:
-            blocked = state.placer.place(
+            blocked = placer.place(
                 state.statement,
                 gang,
                 members,

@@ -25,7 +25,6 @@ from kai_py.api.records.resource import (
 )
 from kai_py.api.references import ClaimRef
 from kai_py.dra.allocation_query import Alternatives
-from kai_py.dra.allocator import Allocation
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.device_state import DeviceState, ReleasedAllocation
 from kai_py.dra.divisible_gpus import serving
@@ -51,6 +50,7 @@ from kai_py.plan.state.claims_to_create import (
     extended_claims_by_node,
     extended_claims_of_pod,
 )
+from kai_py.plan.state.device_search import DeviceSearch
 from kai_py.plan.state.own_claims import own_claims
 from kai_py.plan.state.undo import Undo, no_undo, undo_all
 from kai_py.policy.node_filters import matches_selector
@@ -78,6 +78,7 @@ class CycleDevices:
         self._freed: dict[str, ReleasedAllocation] = {}
         self._node_claim_problems: dict[tuple[int, int], str] = {}
         self._narrowed: Mapping[int, ResourceClaimSpec] = {}
+        self._search = DeviceSearch(self._cluster, snapshot.nodes.records)
         for of_group in snapshot.group_claim_users:
             self._free_unused(of_group)
         for claim, ended_pod in snapshot.releasable_claims:
@@ -136,43 +137,61 @@ class CycleDevices:
         """Allocate the pod's claims on a node; None when the devices are not there."""
         if not member.claims and not member.shape.extended.requests:
             return NO_DEVICES
-        missing = [ref for ref in member.claims if self._allocation(ref) is None]
+        needed = self._claims_to_allocate(member, row)
+        if needed is None:
+            return None
+        missing, claims, templates = needed
         uses = dict(zip(member.claims, member.shape.claims, strict=False))
         is_fixed = all(self._devices.costs.has_fixed_charge(uses[ref].spec) for ref in missing)
         own = {} if is_fixed else self.own_claims(member)
-        claims = [self._claim(member, ref) for ref in missing]
-        templates = extended_claims_of_pod(
-            member, self._snapshot, row, self._devices.divisible_gpus
-        )
-        if templates is None:
-            return None
-        result = self._cluster.allocate(
-            [*claims, *templates], self._snapshot.nodes.records, row, self._states[capacity]
-        )
-        if not isinstance(result, Allocation):
+        found = self._search.find([*claims, *templates], row, self._states[capacity])
+        if found is None:
             return None
         if any(self._is_reassigned(ref.uid) for ref in member.claims):
             return None
-        new = list(zip(missing, result.allocations, strict=False))
-        created = result.allocations[-1:] if templates else ()
+        new = list(zip(missing, found, strict=False))
+        created = found[-1:] if templates else ()
         taken = self._taken_of_node(member, dict(new), created)
         if isinstance(taken, str):
             self._node_claim_problems[member.shape.number, row] = taken
             return None
         undo = [self._record_allocation(ref, allocation) for ref, allocation in new]
-        to_create = (
-            claim_to_create(member, templates[0], result.allocations[-1]) if templates else None
-        )
+        to_create = claim_to_create(member, templates[0], found[-1]) if templates else None
         if to_create is not None:
-            undo += [
-                state.mark_allocated(result.allocations[-1]) for state in self._states.values()
-            ]
+            undo += [state.mark_allocated(found[-1]) for state in self._states.values()]
         undo += [self._reallocate_freed(ref) for ref in member.claims if ref.uid in self._freed]
         undo += [self.users.join(ref.uid, member.pod.uid) for ref in member.claims]
         reserved = [self.users.reserve(ref.uid, consumer_of(member, ref)) for ref in member.claims]
         undo += [each for each in reserved if each is not None]
         allocate = tuple(ClaimAllocation(ref, found) for ref, found in new)
         return PodDevices(allocate, undo_all(undo), to_create, self._refund(own, allocate), *taken)
+
+    def _claims_to_allocate(
+        self, member: Member, row: int
+    ) -> tuple[list[ClaimRef], list[ResourceClaim], tuple[ResourceClaim, ...]] | None:
+        """Which claims of a pod have no devices, these claims, and one to create on this node.
+
+        None where the node cannot serve the pod.
+        """
+        missing = [ref for ref in member.claims if self._allocation(ref) is None]
+        templates = extended_claims_of_pod(
+            member, self._snapshot, row, self._devices.divisible_gpus
+        )
+        if templates is None:
+            return None
+        return missing, [self._claim(member, ref) for ref in missing], templates
+
+    @contextmanager
+    def chosen_together(
+        self, members: Iterable[Member], row: int, capacity: Capacity
+    ) -> Iterator[bool]:
+        """In the block, pods get devices on a node that suffice for all of them, if any do."""
+        claims: dict[str, ResourceClaim] = {}
+        for member in members:
+            _, own, templates = self._claims_to_allocate(member, row) or ((), (), ())
+            claims |= {claim.metadata.uid: claim for claim in (*own, *templates)}
+        with self._search.together([*claims.values()], row, self._states[capacity]) as found:
+            yield found
 
     def _taken_of_node(
         self,
