@@ -23,7 +23,7 @@ from msgspec import structs
 
 from kai_py.api.records.core import NodeSelector
 from kai_py.grouping.gang import Subgroup
-from kai_py.plan.placement.attempt import by_shape
+from kai_py.plan.placement.attempt import MAX_PODS_TO_REORDER, by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.reasons import Unschedulable, amount_texts
 from kai_py.plan.placement.topology import largest_domain, members_of
@@ -230,7 +230,19 @@ def _count_problem(empty: _EmptyCluster, members: Sequence[Member]) -> str:
     # If no node admits the pod at all, the filters are the reason.
     if total >= len(members) or not total or _may_change(empty, shape):
         return ""
+    if _hold_more_together(empty, members):
+        return ""
     return f"with nothing else on them, the nodes hold {total} of the {len(members)} pods"
+
+
+def _hold_more_together(empty: _EmptyCluster, members: Sequence[Member]) -> bool:
+    """Whether a node holds more of them if their devices are chosen for all of them together."""
+    shape = members[0].shape
+    if not shape.needs_devices or len(members) > MAX_PODS_TO_REORDER or shape.shared_claims:
+        return False
+    replicas = empty.replicas(shape, len(members))
+    more_by_resources = empty.by_resources(shape) > replicas
+    return empty.state.statement.devices.hold_more_together(shape, replicas, more_by_resources)
 
 
 def _mixture_problem(empty: _EmptyCluster, groups: Sequence[Sequence[Member]]) -> str:

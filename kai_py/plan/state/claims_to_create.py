@@ -94,6 +94,19 @@ def _by_gpus(
             yield found, np.array(same)
 
 
+def divides_gpus(shape: Shape, snapshot: Snapshot, divisible: FindDivisible) -> Bools:
+    """(nodes,) bool: where parts of GPUs can be claimed for ``shape``, were they free."""
+    found = np.zeros(len(snapshot.nodes), dtype=np.bool_)
+    request = shape.extended.share
+    if request is None or request.part is None:
+        return found
+    for node, gpus in divisible(request.device_class).items():
+        row = snapshot.nodes.positions.get(node)
+        if row is not None:
+            found[row] = bool(serving(gpus, request.part))
+    return found
+
+
 def extended_claims_of_pod(
     member: Member, snapshot: Snapshot, row: int, divisible: FindDivisible
 ) -> tuple[ResourceClaim, ...] | None:

@@ -27,7 +27,6 @@ from kai_py.api.references import ClaimRef
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.device_state import DeviceState, ReleasedAllocation
-from kai_py.dra.divisible_gpus import serving
 from kai_py.dra.explain.diagnosis import diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError, DeviceID
@@ -47,6 +46,7 @@ from kai_py.plan.state.claims_to_create import (
     NodeClaims,
     as_written,
     claim_to_create,
+    divides_gpus,
     extended_claims_by_node,
     extended_claims_of_pod,
 )
@@ -97,6 +97,18 @@ class CycleDevices:
     def replicas_on_empty_nodes(self, shape: Shape, mask: Bools, count: int) -> Ints:
         """(nodes,) int64: as ``replicas`` while all devices are free."""
         return self._count_replicas(shape, mask, count, self._empty_state)
+
+    def hold_more_together(self, shape: Shape, replicas: Ints, mask: Bools) -> bool:
+        """Whether an empty node of ``mask`` has devices for more than its ``replicas`` together."""
+        for count in np.unique(replicas[mask]).tolist():
+            reachable, missing = self._shape_claims(shape, mask & (replicas == count))
+            for templates, rows in self._claims_by_node(shape, np.flatnonzero(reachable)):
+                claims, nodes = [*missing, *templates] * (count + 1), self._snapshot.nodes.records
+                state = self._empty_state
+                fit = self._cluster.count_fits(claims, nodes, state, limit=1, node_rows=rows)
+                if claims and fit.any():
+                    return True
+        return False
 
     def _count_replicas(self, shape: Shape, mask: Bools, count: int, state: DeviceState) -> Ints:
         reachable, missing = self._shape_claims(shape, mask)
@@ -221,15 +233,7 @@ class CycleDevices:
 
     def divides_gpus(self, shape: Shape) -> Bools:
         """(nodes,) bool: where parts of GPUs can be claimed for ``shape``, were they free."""
-        found = np.zeros(len(self._snapshot.nodes), dtype=np.bool_)
-        request = shape.extended.share
-        if request is None or request.part is None:
-            return found
-        for node, gpus in self._devices.divisible_gpus(request.device_class).items():
-            row = self._snapshot.nodes.positions.get(node)
-            if row is not None:
-                found[row] = bool(serving(gpus, request.part))
-        return found
+        return divides_gpus(shape, self._snapshot, self._devices.divisible_gpus)
 
     def own_claims(self, member: Member) -> Mapping[ClaimRef, ResourceClaimSpec]:
         """The unallocated claims that are charged to the gang of a pod."""

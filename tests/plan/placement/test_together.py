@@ -252,6 +252,24 @@ def test_a_gang_that_was_promised_devices_starts_once_they_are_free():
     assert sorted(placed(world.remove(leaving, held).plan(1001))) == ["p0", "p1"]
 
 
+@pytest.mark.parametrize(("cards", "fit"), [("aabb", True), ("aab", False), ("abb", False)])
+def test_a_gang_is_called_infeasible_only_if_no_choice_of_devices_suffices(cards, fit):
+    """Each pod wants an a and any other device, which may be the only other a."""
+    busy = claiming(pod("old", 0, queue="team", node="m", priority=9), "old")
+    held, owner = (
+        claim("old", 1, owner="old", held_by=("old",), on=[("m", "1")]),
+        job("g", 2, "team"),
+    )
+    world = cluster(device_class(), queue("team", 1e6), *hardware([cards], 4), busy, held, owner)
+    for name in ("p0", "p1"):
+        wants = [{"name": n, "exactly": next(option(c))} for n, c in (("x", OF_A), ("y", ANY))]
+        for each in wants:
+            each["exactly"].pop("name")
+        world.add(claim_of(name, *wants, owner=name), claiming(pod(name, 0, owner=owner), name))
+    [waits] = world.plan().unplaced
+    assert waits.message.startswith("Infeasible") is not fit
+
+
 def test_the_search_is_bounded(monkeypatch):
     monkeypatch.setattr(together, "MAX_SEARCH_STEPS", 2)
     assert not placed(planned(["a", "as"], [Pod(ANY), Pod(TWO), Pod(ANY)]))
