@@ -207,11 +207,11 @@ def unknown_fields(
     names = list(known)
     for key in [key for key in mapping if key not in names]:
         nearest = closest_match(str(key), names)
-        is_clear = nearest is not None and nearest not in mapping
-        advice = f"; write {nearest}" if is_clear else ""
+        meant = None if nearest in mapping else nearest
+        advice = f"; write {meant}" if meant else ""
         if nearest is None and len(names) <= MAX_LISTED_FIELDS:
             advice = f"; known are {', '.join(names)}"
         message = f"no such field, kubectl rejects it and the API drops it{advice}"
-        yield manifest.error((*path, key), message, fixed=is_clear)
-        if nearest is not None and is_clear:
-            rename(mapping, key, nearest)
+        yield manifest.error((*path, key), message, fixed=meant is not None)
+        if meant is not None:
+            rename(mapping, key, meant)

@@ -44,6 +44,15 @@ REQUESTS = [
      "- name: g\n  deviceClassName: c\n  firstAvailable: [{name: a, count: 2}, {name: b}]\n",
      {"firstAvailable": [{"name": "a", "count": 2, "deviceClassName": "c"},
                          {"name": "b", "deviceClassName": "c"}]}),
+    *((f"alternatives with {own} and {common} in common",
+       f"- name: g\n  tolerations: {common}\n  count: 2\n  firstAvailable:\n"
+       f"  - {{name: a, deviceClassName: c, count: 3, tolerations: {own}}}\n",
+       {"firstAvailable": [{"name": "a", "deviceClassName": "c", "count": 3,
+                            "tolerations": yaml.safe_load(joined)}]})
+      for own, common, joined in [
+          ("[]", "[{key: a, operator: Exists}]", "[{key: a, operator: Exists}]"),
+          ("[{operator: Exists}]", "[{key: a, operator: Exists}, {operator: Exists}]",
+           "[{operator: Exists}, {key: a, operator: Exists}]")]),
     ("alternatives with exactly",
      "- name: g\n  firstAvailable: [{name: a, exactly: {deviceClassName: c}}]\n",
      {"firstAvailable": [{"name": "a", "deviceClassName": "c"}]}),

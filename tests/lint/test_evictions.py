@@ -46,6 +46,12 @@ def test_a_job_that_an_eviction_would_fail_gets_a_policy(before, after, warns):
     assert not [each for each in again if "exceeds backoffLimit" in each.message]
 
 
+@pytest.mark.parametrize(("pods", "counted"), [(1, "pod"), (7, "7 pods")])
+def test_what_an_eviction_would_do_names_the_pods(pods, counted):
+    text = JOB.replace("completions: 8", f"completions: {pods}\n  backoffLimit: 0")
+    assert any(f"evicting its {counted} exceeds" in each.message for each in lint(text).findings)
+
+
 def test_a_job_whose_pods_restart_is_told_why_it_gets_none():
     report = lint(JOB.replace("Never", "OnFailure"))
     (told,) = [each for each in report.findings if "exceeds backoffLimit" in each.message]

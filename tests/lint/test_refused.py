@@ -3,6 +3,7 @@
 import pytest
 
 from kai_py.lint.check import lint_together
+from kai_py.lint.refused import _VALIDATE
 from tests.lint.manifests import errors
 
 POD = """\
@@ -98,6 +99,28 @@ CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name:
 )
 def test_what_the_api_server_refuses_is_told(text, told):
     assert told in errors(text)[0]
+
+
+WRONG = {
+    "ResourceClaim": CLAIM + "    constraints: [{}]\n",
+    "ResourceClaimTemplate": (
+        CLAIM.replace("Claim\n", "ClaimTemplate\n").replace("spec:\n", "spec:\n spec:\n")
+        + "    constraints: [{}]\n"
+    ),
+    "DeviceClass": "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\n"
+    "spec: {extendedResourceName: '..'}\n",
+    "ResourceSlice": SLICE.format("NoRun"),
+    "DeviceTaintRule": TAINT_RULE.format("v1", "{key: a}"),
+    "PodDisruptionBudget": "apiVersion: policy/v1\nkind: PodDisruptionBudget\n"
+    "metadata: {name: b}\nspec: {minAvailable: 1, maxUnavailable: 1}\n",
+    "PriorityClass": CLASS + "value: 2000000000\n",
+}
+
+
+@pytest.mark.parametrize("kind", sorted({kind for _, kind in _VALIDATE}))
+def test_every_kind_that_can_be_validated_is(kind):
+    assert f"kind: {kind}\n" in WRONG[kind]
+    assert any("the API rejects it" in each for each in errors(WRONG[kind]))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ CORRECTED = [
     (f'!{C}.memory.atLeast("40Gi")', f'!({C}.memory.compareTo(quantity("40Gi")) >= 0)'),
     (f'{C}.memory / 1048576 >= 40000', f'{C}.memory.asInteger() / 1048576 >= 40000'),
     (f'int({C}.memory) >= 5', f'{C}.memory.asInteger() >= 5'),
+    # calculated as CEL does: integers are divided by truncation
+    *((f'{C}.memory >= {number}', f'{C}.memory.compareTo(quantity("{written}")) >= 0')
+      for number, written in (("7 / 2", "3"), ("7 / 2.0", "3.5"), ("1e1 / 4", "2.5"),
+                              ("(1 - 8) / 2", "-3"), ("9 - 3 * 2", "3"), ("0xFu", "15"))),
     # versions compared as text
     (f'{A}.driverVersion >= "550.54"', f'{A}.driverVersion.compareTo(semver("550.54.0")) >= 0'),
     (f'{A}.cudaComputeCapability >= 9.0',
@@ -106,6 +110,12 @@ def test_correction(written, meant):
     assert result.reasons
     assert correct(meant, "gpu.nvidia.com").source == meant
     assert isinstance(compile_selector(meant), Selector), compile_selector(meant)
+
+
+@pytest.mark.parametrize("amount", ["1 / 0", 'int("5")', '"much"', "5 % 3", "device.driver"])
+def test_what_is_no_amount_stays(amount):
+    source = f"{C}.memory >= {amount}"
+    assert correct(source, "gpu.nvidia.com").source == source
 
 
 @pytest.mark.parametrize("source", VALID)

@@ -54,7 +54,7 @@ def product_name(place: Place) -> Iterator[Correction]:
 def known_word(place: Place) -> Iterator[Correction]:
     """Spell a type or an architecture as it is published."""
     term = place.term
-    if term.kind != "binary" or term.value not in ("==", "!="):
+    if term.kind != "binary":
         return
     for side, other in (term.parts, term.parts[::-1]):
         found, text = reference(side), literal_text(other)
