@@ -69,7 +69,7 @@ class OwnWrites:
         Writes from before the moment ``listed``, when a complete list began, are seen.
         """
         unseen = self._unseen.get(kind.permission)
-        if not unseen or not seen.isdecimal():
+        if not seen.isdecimal():
             return None
         while unseen and (unseen[0].version <= int(seen) or unseen[0].last < listed):
             unseen.popleft()

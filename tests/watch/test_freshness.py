@@ -136,6 +136,20 @@ async def test_a_binding_is_seen_when_the_mirror_has_the_pod_on_a_node(watch, fr
     assert freshness.behind() == []
 
 
+@pytest.mark.parametrize("first", ["write", "binding"])
+@virtual_time.test
+async def test_of_a_write_and_a_binding_the_earlier_one_is_waited_for(first, watch, freshness):
+    watch.pods["ns", "a"] = _pod("")
+    for at, what in enumerate(sorted(("write", "binding"), key=lambda each: each != first)):
+        await asyncio.sleep(3.0 * at)
+        if what == "write":
+            watch.writes.record(PODS, "11", now())
+        else:
+            freshness.record_binding(PodRef("ns", "a", "uid"))
+    (pods,) = freshness.measure()
+    assert (pods.unseen_since, pods.behind_for) == (now() - 3.0, 3.0)
+
+
 @virtual_time.test
 async def test_a_binding_that_the_mirror_shows_already_is_not_waited_for(watch, freshness):
     watch.pods["ns", "a"] = _pod("node-a")
@@ -156,8 +170,9 @@ def test_writes_that_are_never_shown_take_bounded_memory():
     for number in range(10 * MAX_UNSEEN):
         writes.record(PODS, str(number + 1), float(number))
     assert len(writes._unseen[PODS.permission]) <= MAX_UNSEEN
+    assert writes.unseen_since(PODS, "not a number", -1.0) is None
+    assert writes.unseen_since(PODS, "1", -1.0) == 1.0
     assert writes.unseen_since(PODS, str(10 * MAX_UNSEEN), -1.0) is None
-    assert writes.unseen_since(PODS, "not a number", 0.0) is None
 
 
 def test_what_is_not_followed_is_not_recorded():

@@ -43,6 +43,15 @@ def test_only_the_field_changes(before, after, number, old, new):
     assert changed == others[0] + encode_field(number, new) + others[1]
 
 
+@pytest.mark.parametrize("power", [7, 14])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_number_has_one_byte_per_seven_bits(power, more):
+    content = bytes(2**power + more)
+    field = encode_field(5, content)
+    assert len(field) == 1 + (power // 7 + (more >= 0)) + len(content)
+    assert values(field, 5) == [content]
+
+
 @given(messages, numbers, contents)
 def test_a_field_that_is_removed_is_gone(message, number, content):
     longer = message + encode_field(number, content)

@@ -75,6 +75,9 @@ async def test_a_server_that_is_not_there_is_told():
 def test_a_tumbling_window_begins_at_multiples_of_its_size():
     window = UsageWindow(type=WindowType.TUMBLING, size=100.0)
     assert [window_start(window, now) for now in (0.0, 99.0, 100.0, 250.0)] == [0, 0, 100, 200]
+    start = datetime.fromtimestamp(30, UTC)
+    begun = UsageWindow(type=WindowType.TUMBLING, size=100.0, start=start)
+    assert [window_start(begun, now) for now in (29.0, 30.0, 129.0, 130.0)] == [-70, 30, 30, 130]
 
 
 @asynccontextmanager

@@ -21,7 +21,14 @@ from kai_py.watch.collection import STEP, Collection
 from kai_py.watch.kinds import NATIVE_GROUPS, RESOURCE_CLAIMS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.reflector import Reflector
-from kai_py.watch.wire import LineSplitter, decode_envelope, decode_event, decode_page, flattened
+from kai_py.watch.wire import (
+    LineSplitter,
+    decode_envelope,
+    decode_event,
+    decode_page,
+    flattened,
+    without_nulls,
+)
 from tests.watch import virtual_time
 from tests.watch.cluster_server import PODS, ClusterServer
 
@@ -68,6 +75,13 @@ def test_deep_json_is_read_without_what_is_too_deep(depth, brackets):
     page = decode_page(b'{"metadata":{"resourceVersion":"7"},"items":[' + line + b"]}", "list")
     assert page.metadata.resource_version == "7"
     assert len(page.items) == 1
+
+
+def test_nulls_are_left_out_but_for_content_of_no_type():
+    value = {"a": None, "b": [None, {"c": None, "raw": {"d": None}}], "raw": [None]}
+    assert without_nulls(value) == {"b": [{"raw": {}}], "raw": []}
+    kept = {"b": [{"raw": {"d": None}}], "raw": [None]}
+    assert without_nulls(value, raw_field="raw") == kept
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda e: st.lists(e, max_size=3)))
