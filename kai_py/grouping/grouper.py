@@ -146,8 +146,7 @@ class Grouper:
         if ignored:
             spec = structs.replace(spec, ignored_markers=(*spec.ignored_markers, *ignored))
         limits, workloads = failure_limits(context.chain), owner_names(context.chain)
-        if limits or workloads:
-            spec = structs.replace(spec, failure_limits=limits, workloads=workloads)
+        spec = structs.replace(spec, failure_limits=limits, workloads=workloads)
         return with_annotations(spec, context.chain)
 
     def _by_owner(self, context: PodContext) -> GangSpec:

@@ -2,8 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
 
+from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.record import convert_record
+from kai_py.dialects import yunikorn
 from tests.dialects.feeding import Cluster, node, placed, pod
 
 GROUP, GROUPS = (f"yunikorn.apache.org/task-group{each}" for each in ("-name", "s"))
@@ -62,6 +66,36 @@ def test_groups_all_of_whose_pods_exist_start_together():
     assert placed(cluster.plan()) == {}
     cluster.add(node("n", 3))
     assert len(placed(cluster.plan())) == 3
+
+
+PLACED = {
+    "nodeSelector": {"zone": "a"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "affinity": {"podAntiAffinity": {}},
+}
+
+
+def test_pods_to_come_are_as_their_group_describes_them():
+    marks = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
+    amounts = {"minResource": {"cpu": 1, GPU: "2"}}
+    full = {"name": "full", "minMember": 3} | PLACED | marks | amounts
+    others = [{"name": name, "minMember": count} for name, count in (("no", 0), ("own", 1))]
+    bare = {"name": "bare", "minMember": 1}
+    listed = json.dumps([full, *others, bare])
+    meta = {"namespace": "n", "name": "driver"}
+    groups = msgspec.json.decode(listed, type=list[yunikorn._TaskGroup])
+    found = [*yunikorn._expected(groups, "own", ObjectMeta(**meta), "groups")]
+    assert [(each.subgroup, each.count) for each in found] == [("full", 3), ("bare", 1)]
+    requests = {"cpu": "1", GPU: "2"}
+    assert found[0].pod == convert_record(
+        {
+            "metadata": meta | marks,
+            "spec": {"containers": [{"resources": {"requests": requests}}]} | PLACED,
+        },
+        Pod,
+    )
+    plain = {"metadata": meta, "spec": {"containers": [{"resources": {}}]}}
+    assert found[1].pod == convert_record(plain, Pod)
 
 
 @pytest.mark.parametrize(

@@ -134,9 +134,6 @@ def with_kai_defaults(spec: GangSpec, context: PodContext, naming: KaiQueueNamin
 
 def _as_annotated(spec: GangSpec, context: PodContext, metadata: _WorkloadMetadata) -> GangSpec:
     """``spec`` with what the workload says in KAI's words, without KAI's defaults."""
-    min_members, bad_min_members = _min_members(spec, context.chain, metadata)
-    if min_members != spec.tree.min_members:
-        spec = replace(spec, tree=replace(spec.tree, min_members=min_members))
     grace, delay, bad_duration = _durations(context, metadata)
     known = spec.settings
     if grace is not None and known.staleness_grace is None:
@@ -150,7 +147,7 @@ def _as_annotated(spec: GangSpec, context: PodContext, metadata: _WorkloadMetada
             preemptible=preemptibility is not Preemptibility.NON_PREEMPTIBLE,
             semi_preemptible=preemptibility is Preemptibility.SEMI_PREEMPTIBLE,
         )
-    problem = spec.problem or bad_min_members or bad_duration
+    problem = spec.problem or bad_duration
     return spec if problem == spec.problem else replace(spec, problem=problem)
 
 

@@ -281,5 +281,8 @@ def test_counts_and_times_in_kais_words_hold_in_a_queue_of_ours():
     marks["scheduling.kai.io/preemption-delay"] = "1m"
     found = gang(*with_pods(job("train", 3, annotations={NATIVE: "ours", **marks}), 1))
     assert found.preempts_from == found.waiting_since + 60.0
+    marks["scheduling.kai.io/min-available"] = "3"
+    found = gang(*with_pods(job("train", 3, annotations={NATIVE: "ours", **marks}), 1))
+    assert found.tree.min_members == 3, "our own word goes before KAI's"
     wrong = {NATIVE: "ours", "kai.scheduler/staleness-grace-period": "soon"}
     assert "staleness-grace" in gang(*with_pods(job("train", 3, annotations=wrong), 1)).problem

@@ -1,0 +1,78 @@
+"""What the records of a gang's pods say together, in whatever order the pods come."""
+
+from itertools import permutations
+
+import pytest
+
+from kai_py.grouping.admitted import (
+    Terms,
+    admitted_minimum,
+    first_start,
+    lowest_minimums,
+    minimums_of,
+    shortest_runtime,
+    with_minimums,
+)
+from kai_py.grouping.gang import Subgroup
+
+
+def terms(*minimums):
+    return [Terms("q", minimums=each) for each in minimums]
+
+
+@pytest.mark.parametrize(
+    ("records", "lowest", "least"),
+    [
+        ([("", {"": 3}), ("", {"": 2})], {"": 2}, 2),
+        ([("a", {"": 1, "a": 3}), ("b", {"": 1, "b": 2})], {"": 1, "a": 3, "b": 2}, 2),
+        ([("a", {"": 2, "a": 3}), ("b", {"": 2, "b": 2})], {"": 2, "a": 3, "b": 2}, 5),
+        ([("a", {"": 2, "a": 3}), ("b", {"": 1, "b": 2})], {"": 1, "a": 3, "b": 2}, 2),
+        ([("moved", {"a": 3}), ("a", {"a": 2})], {"a": 2, "moved": 0}, 2),
+        ([("", {})], {"": 0}, 1),
+    ],
+)
+def test_of_several_records_the_lowest_minimum_counts(records, lowest, least):
+    for order in permutations(records):
+        leaves, minimums = zip(*order, strict=True)
+        assert lowest_minimums(zip(leaves, terms(*minimums), strict=True)) == lowest
+        assert admitted_minimum(terms(*minimums)) == least
+
+
+LEAVES = Subgroup(name="a", min_members=3), Subgroup(name="b", min_members=1)
+TREE = Subgroup(min_subgroups=2, children=LEAVES)
+
+
+@pytest.mark.parametrize(
+    ("minimums", "needed", "leaves"),
+    [
+        ({}, 2, [3, 1]),
+        ({"": 2, "a": 3, "b": 1}, 2, [3, 1]),
+        ({"": 3, "a": 4, "b": 2}, 2, [3, 1]),
+        ({"a": 2}, 2, [2, 1]),
+        ({"": 1}, 1, [3, 1]),
+        ({"": 0, "b": -1}, 0, [3, 0]),
+        ({"": -1}, 0, [3, 1]),
+    ],
+)
+def test_no_minimum_stays_above_the_one_that_was_admitted(minimums, needed, leaves):
+    found = with_minimums(TREE, minimums)
+    assert found.needed_children == needed
+    assert [each.min_members for each in found.leaves()] == leaves
+    assert (found is TREE) == ((needed, leaves) == (2, [3, 1]))
+
+
+@pytest.mark.parametrize(
+    ("leaf", "expected", "minimums"),
+    [("a", 0, {"": 2, "a": 3}), ("a", 4, {"": 2, "a": 4}), ("b", 1, {"": 2, "b": 1}), ("c", 0, {})],
+)
+def test_a_record_names_the_leaf_last_and_what_is_above_it(leaf, expected, minimums):
+    assert minimums_of(TREE, leaf, expected) == minimums
+    assert [*minimums_of(TREE, leaf, expected)][-1:] == [*minimums][-1:]
+
+
+def test_the_first_start_and_the_shortest_runtime_that_are_known_count():
+    assert shortest_runtime([None, 3.0, 2.0]) == 2.0
+    assert shortest_runtime([None]) is None
+    starts = [Terms("q", started=each) for each in (None, -1.0, 0.0, 7.0, 5.0)]
+    assert first_start(starts) == 5.0
+    assert first_start(starts[:3]) == 0.0
