@@ -39,11 +39,6 @@ def explain_postponed(state: CycleState, gangs: Iterable[Gang]) -> None:
         if reason is None:
             continue
         pinned = _pinned(state, gang) if reason.stage in SHORT_OF_CAPACITY else ""
-        waits = (
-            state.postponed or state.search_budgets.too_many_pods or gang.settings.preemption_delay
-        )
-        if not pinned and gang.may_preempt and not waits:
-            continue
         sentence = pinned or _sentence(state, gang) or _delay(state, gang, reason)
         if sentence:
             state.mark_unschedulable(gang, reason.with_sentence(sentence))
@@ -63,10 +58,10 @@ def _delay(state: CycleState, gang: Gang, reason: Unschedulable) -> str:
         return ""
     if not gang.may_preempt:
         return NEVER_PREEMPTS
-    if state.snapshot.now >= gang.preempts_from:
+    delay = gang.settings.preemption_delay
+    if not delay or state.snapshot.now >= gang.preempts_from:
         return ""
-    delay = format_duration(gang.settings.preemption_delay)
-    return f"It evicts no pod until its preemption delay of {delay} has passed."
+    return f"It evicts no pod until its preemption delay of {format_duration(delay)} has passed."
 
 
 def _pinned(state: CycleState, gang: Gang) -> str:

@@ -1,0 +1,115 @@
+"""Functions that decide by several conditions: each of them alone makes the difference."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kai_py.grouping.gang import Subgroup, TopologyConstraint
+from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangAffinity
+from kai_py.plan.cycle.evictions import _asks_for_suspension
+from kai_py.plan.plan import Action
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, is_equivalent
+from kai_py.plan.state.assignment import Evicted
+from kai_py.snapshot.gangs import PodState
+from tests.support.records import replace
+from tests.support.worlds import gang
+
+TWIN = gang("twin", pods=2)
+PLACEHOLDERS = gang("later", pods=1).members
+
+
+def changed(pod=1, **fields):
+    """Two pods, of which one is changed."""
+    made = gang("g", pods=2)
+    members = [replace(each, **fields) if n == pod else each for n, each in enumerate(made.members)]
+    return replace(made, members=tuple(members))
+
+
+def with_settings(**fields):
+    return replace(gang("g", pods=2), settings=replace(DEFAULT_SETTINGS, **fields))
+
+
+def test_gangs_that_request_the_same_are_equivalent():
+    assert is_equivalent(gang("g", pods=2), TWIN)
+    assert is_equivalent(changed(charge=dict(TWIN.members[0].charge), pod=9), TWIN)
+    most = gang("g", pods=MAX_BATCH_PODS), gang("h", pods=MAX_BATCH_PODS)
+    assert is_equivalent(*most)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        gang("g", pods=3),
+        gang("g", pods=0),
+        gang("g", pods=2, gpus=2),
+        gang("g", pods=2, floor=1),
+        gang("g", pods=2, preemptible=False),
+        gang("g", nodes="a-"),
+        gang("g", pods=2, tree=Subgroup(min_members=2, topology=TopologyConstraint("", "rack"))),
+        replace(gang("g", pods=2), placeholders=PLACEHOLDERS),
+        replace(gang("g", pods=2), refusals=(None,)),
+        with_settings(gang_affinity=(GangAffinity,)),
+        *(changed(pod, shape=gang("x", pods=1, gpus=2).members[0].shape) for pod in (0, 1)),
+        *(changed(pod, charge={"gpu": 2.0}) for pod in (0, 1)),
+        *(changed(pod, waiting_for="its gate") for pod in (0, 1)),
+        *(changed(pod, relies_on=("other",)) for pod in (0, 1)),
+        *(changed(pod, state=PodState.GATED) for pod in (0, 1)),
+    ],
+)
+def test_a_gang_of_another_kind_is_not_equivalent(other):
+    assert not is_equivalent(other, TWIN)
+
+
+def test_large_gangs_are_not_equivalent():
+    pair = gang("g", pods=MAX_BATCH_PODS + 1), gang("h", pods=MAX_BATCH_PODS + 1)
+    assert not is_equivalent(*pair)
+
+
+PREEMPT, STALE = Action.PREEMPT, Action.STALE
+
+
+@pytest.mark.parametrize(
+    ("by_default", "own", "lost", "starts", "suspends"),
+    [
+        (True, None, [PREEMPT, PREEMPT], False, True),
+        (True, None, [Action.RECLAIM, Action.CONSOLIDATE], False, True),
+        (False, True, [PREEMPT, PREEMPT], False, True),
+        (False, None, [PREEMPT, PREEMPT], False, False),
+        (True, False, [PREEMPT, PREEMPT], False, False),
+        (True, None, [PREEMPT], False, False),
+        (True, None, [PREEMPT, PREEMPT], True, False),
+        (True, None, [PREEMPT, STALE], False, False),
+        (True, None, [STALE, STALE], False, False),
+    ],
+)
+def test_a_gang_that_is_evicted_whole_is_suspended_if_it_asks_for_that(
+    by_default, own, lost, starts, suspends
+):
+    made = replace(gang("g", nodes="aa-"), suspend=own)
+    left = [
+        Evicted(member, made, action, made, "")
+        for member, action in zip(made.bound, lost, strict=False)
+    ]
+    statement = SimpleNamespace(placed={made.pending[0].pod.uid: None} if starts else {})
+    assert _asks_for_suspension(statement, left, by_default=by_default) is suspends
+
+
+@pytest.mark.parametrize(
+    ("releasing", "frees"),
+    [
+        ({}, False),
+        ({"releasable_claims": ("claim",)}, True),
+        ({"group_claim_users": {"claim": frozenset({"pod"})}}, False),
+        ({"group_claim_users": {"first": frozenset({"pod"}), "second": frozenset()}}, True),
+        ({"has_releasing": True}, True),
+        ({"evicted": ("pod",)}, True),
+    ],
+)
+def test_capacity_is_freed_by_whatever_leaves(releasing, frees):
+    nothing = {"releasable_claims": (), "group_claim_users": {}, "has_releasing": False}
+    state = SimpleNamespace(
+        snapshot=SimpleNamespace(**(nothing | releasing)),
+        statement=SimpleNamespace(evicted=releasing.get("evicted", ())),
+    )
+    assert CycleState.frees_capacity.fget(state) is frees
