@@ -4,6 +4,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from kai_py.api.gpu_reservation import GpuGroup
+from kai_py.api.gpu_share import SharedGpu
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.claims.recovery import LeftoverClaim
 from kai_py.commit.settings import CommitSettings
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import BUDGETS, PODS
@@ -51,6 +55,43 @@ async def test_a_gang_under_way_is_not_started_twice(cluster, assume_cache):
     committer.commit(plan, now=0.0)
     await carry_out(committer, plan)
     assert cluster.made("create", "Pod/binding") == 2
+
+
+@pytest.mark.parametrize("what", ["claim", "GPU"])
+async def test_a_gang_waits_until_what_it_would_get_is_released(cluster, assume_cache, what):
+    gang = gang_with_claims(cluster, 2)
+    shared = replace(gang.pods[1], gpus=(SharedGpu("g", 0),))
+    gang = replace(gang, pods=(gang.pods[0], shared))
+    committer = cluster.committer(assume_cache)
+    released = committer.releasing if what == "claim" else committer.releasing_gpus
+    released.add(gang.pods[0].reserve[0].uid if what == "claim" else GpuGroup("node-a", "g"))
+    committer.commit(Plan(placements=(gang,)), now=0.0)
+    assert committer.pods_in_flight == frozenset()
+    released.clear()
+    released.add("another" if what == "claim" else GpuGroup("node-b", "g"))
+    committer.commit(Plan(placements=(gang,)), now=0.0)
+    assert len(committer.pods_in_flight) == 2
+    await committer.drain(5.0)
+
+
+@pytest.mark.parametrize("busy", ["", "claim", "pod", "released already"])
+async def test_a_leftover_claim_that_is_written_to_is_not_released(
+    cluster, assume_cache, busy, monkeypatch
+):
+    pod, other = (PodRef("ns", name, name) for name in ("p", "other"))
+    leftover = LeftoverClaim(ClaimRef("ns", "c", "c"), frozenset(), frozenset((pod, other)))
+    committer, released = cluster.committer(assume_cache), []
+
+    async def release(each):
+        released.append(each)
+
+    monkeypatch.setattr(committer, "_release", release)
+    monkeypatch.setattr(committer, "is_committing", {"claim": "c", "pod": "p"}.get(busy, "").__eq__)
+    if busy == "released already":
+        committer.releasing.add("c")
+    committer.release_leftovers([leftover])
+    await committer.drain(5.0)
+    assert released == ([] if busy else [leftover])
 
 
 async def test_an_undone_gang_is_forgotten_and_tried_again_after_its_backoff(cluster, assume_cache):

@@ -27,13 +27,13 @@ STALE = ["Pod: its watch has not shown a write of this process"]
 )
 async def test_evictions_that_are_held_back_are_not_told(silent, behind, evicts):
     plan = Plan(evictions=(eviction_of(Cluster().add_pod("p")),))
-    carried, told = [], []
+    carried, told, woken = [], [], []
     executor = object.__new__(Executor)
     executor._stale = ()
     executor._dependencies = SimpleNamespace(
         failures=SimpleNamespace(contained=lambda _part: nullcontext()),
         freshness=SimpleNamespace(silent=lambda: silent, behind=lambda: behind),
-        wake=lambda _seconds: None,
+        wake=woken.append,
     )
     executor._reports = SimpleNamespace(
         complete=lambda given, *_: given, update=lambda given, _gangs: told.append(given)
@@ -43,6 +43,7 @@ async def test_evictions_that_are_held_back_are_not_told(silent, behind, evicts)
     executor.execute(plan, SimpleNamespace(gangs={}), 0.0)
     expected = plan.evictions if evicts else ()
     assert [each.evictions for each in (*carried, *told)] == [expected, expected]
+    assert bool(woken) is not evicts, "it is planned again while a view is stale"
 
 
 def dependencies(cluster, mirror):

@@ -21,7 +21,15 @@ from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import NAMESPACES, PODS
 from kai_py.plan.plan import Placement
 from kai_py.watch import kinds
-from tests.commit.cluster import NAMESPACE, SCHEDULER, Crashed, gang_of, lose_answer, transaction
+from tests.commit.cluster import (
+    NAMESPACE,
+    SCHEDULER,
+    Crashed,
+    first,
+    gang_of,
+    lose_answer,
+    transaction,
+)
 from tests.commit.test_crash import Mortal
 from tests.support.records import replace
 
@@ -277,6 +285,29 @@ async def test_pods_whose_gpu_is_not_reserved_any_more_are_evicted(cluster, grou
     assert "the pod is evicted" in note
     left = cluster.pod("a")
     assert left is None or left.metadata.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("change", ["ended", "made again"])
+async def test_a_pod_that_has_changed_when_it_is_read_is_not_evicted(cluster, groups, change):
+    await bind(cluster, groups, sharing(cluster))
+    [pod] = reserved(cluster)
+    now = DeleteOptions(grace_seconds=0)
+    delete(cluster.api, PODS, pod["metadata"]["name"], RESERVATION, now)
+
+    def end():
+        if change == "ended":
+            ended = {"phase": "Succeeded"}
+            cluster.api.patch_status(PODS, cluster.api.find(PODS, "a", NAMESPACE), ended)
+        else:
+            delete(cluster.api, PODS, "a", NAMESPACE, now)
+            cluster.add_pod("a")
+
+    cluster.fail_once("get", "Pod", first(end))
+    events = Told()
+    await passes(upkeep(cluster, groups, events=events), 2)
+    assert cluster.faults == []
+    assert events.notes == []
+    assert cluster.pod("a").metadata.deletion_timestamp is None
 
 
 @pytest.mark.parametrize("why", ["of another scheduler", "never told its GPU", "terminating"])

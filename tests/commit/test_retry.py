@@ -1,6 +1,6 @@
 import pytest
 
-from kai_py.commit.retry import ObjectBackoff, RetryPolicy, retry_transient
+from kai_py.commit.retry import IDLE_SECONDS, ObjectBackoff, RetryPolicy, retry_transient
 from kai_py.watch.errors import Conflict, ServerError, TimedOut
 
 POLICY = RetryPolicy(attempts=4, base=0.001, maximum=0.002)
@@ -64,3 +64,12 @@ def test_objects_that_are_not_tried_again_are_forgotten():
     backoff.record_failure("kept", 2000.0)
     assert backoff.failures("kept") == 1
     assert [*backoff._not_before] == ["kept"]
+
+
+def test_failures_count_until_an_object_is_idle_for_long():
+    backoff = ObjectBackoff(RetryPolicy(base=1.0, maximum=1.0))
+    backoff.record_failure("early", 0.0)
+    backoff.record_failure("a", IDLE_SECONDS / 2)
+    backoff.record_failure("other", IDLE_SECONDS)
+    assert backoff.record_failure("a", 1.4 * IDLE_SECONDS) > 0.0
+    assert backoff.failures("a") == 2
