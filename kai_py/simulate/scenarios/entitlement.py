@@ -120,7 +120,7 @@ def _most_within(rest: float, gangs: Mapping[GangRest, int]) -> float:
             sums = _with_up_to(sums, pod * gang.pods, number, mask)
             continue
         for _ in range(min(number, places // (pod * max(gang.least, 1)))):
-            whole = (sums << min(pod * gang.least, places + 1)) & mask
+            whole = (sums << (pod * gang.least)) & mask
             sums |= _with_up_to(whole, pod, gang.pods - gang.least, mask)
     return (sums.bit_length() - 1) * unit / MILLI
 
