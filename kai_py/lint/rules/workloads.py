@@ -66,10 +66,15 @@ def misplaced_pod_fields(manifest: Manifest) -> Iterator[Finding]:
     spec, template = mapping_at(manifest.value, *path[:-1]), mapping_at(manifest.value, *path)
     pod = mapping_at(template, "spec")
     for key in _POD_FIELDS:
-        if key in spec and pod and key not in pod:
+        if key in spec and pod:
             message = f"a {manifest.kind} has no {key}; it belongs to the pod, under template.spec"
+            if key in pod:
+                message = f"{message}, which has one"
             yield manifest.error((*path[:-1], key), message, fixed=True)
-            move(spec, pod, key)
+            if key in pod:
+                del spec[key]
+            else:
+                move(spec, pod, key)
 
 
 def restart_policy(manifest: Manifest) -> Iterator[Finding]:
