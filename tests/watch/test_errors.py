@@ -32,6 +32,23 @@ def test_code_and_reason_choose_the_type(code, reason, kind):
     assert str(error) == f"PUT /x: {code} {reason}: because{hint}"
 
 
+@pytest.mark.parametrize(
+    ("code", "reason", "name", "absent"),
+    [
+        (404, "NotFound", "a", True),
+        (404, "NotFound", "b", False),
+        (404, "NotFound", None, False),
+        (404, "", "a", False),
+        (410, "NotFound", "a", False),
+    ],
+)
+def test_only_an_answer_about_the_object_itself_says_that_it_is_absent(code, reason, name, absent):
+    details = {"name": name} if name else None
+    body = json.dumps({"code": code, "reason": reason, "details": details}).encode()
+    assert errors.is_absent(errors.from_response("GET /a", code, body, {}), "a") is absent
+    assert not errors.is_absent(errors.TimedOut("GET /a"), "a")
+
+
 def test_a_missing_role_is_told_with_what_helps():
     said = 'pods "a" is forbidden: User "u" cannot patch resource "pods" in API group ""'
     body = {"code": 403, "reason": "Forbidden", "message": said}
