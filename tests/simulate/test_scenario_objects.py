@@ -1,11 +1,15 @@
 """The objects that a scenario is made of, and the texts of its report, field by field."""
 
+import random
+from collections import Counter
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
 
 from kai_py.plan.plan import Stage
 from kai_py.simulate.scenarios import report
+from kai_py.simulate.scenarios.entitlement import GangRest, _most_within
 from kai_py.simulate.scenarios.measurements import GangWait
 from kai_py.simulate.scenarios.scenario import Arrival, NodeGroup, ScenarioJob
 from kai_py.simulate.scenarios.workloads import job_manifest, node_manifests, priority_class_name
@@ -128,6 +132,23 @@ def test_what_never_started_is_told_once_for_each_reason():
         (1, Stage.RESOURCES, "c waits"),
         (2, Stage.QUEUE_MAX, "a waits"),
     ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_queue_is_entitled_to_the_most_that_fits_of_what_waits(seed):
+    chance = random.Random(seed)
+    gangs = Counter()
+    for _ in range(chance.randint(1, 4)):
+        pods = chance.randint(1, 4)
+        least = chance.randint(0, pods)
+        gangs[GangRest("q", chance.choice((0.5, 1.0, 2.0, 3.0)), pods, least)] += 1
+    of_each = [
+        [0.0, *(each.gpus_per_pod * pods for pods in range(each.least, each.pods + 1))]
+        for each in gangs.elements()
+    ]
+    for rest in (0.0, 0.5, 1.0, 2.5, 6.0, 9.0, 100.0):
+        sums = (sum(each) for each in product(*of_each))
+        assert _most_within(rest, gangs) == max(each for each in sums if each <= rest)
 
 
 def test_nodes_cost_while_they_are_there():
