@@ -3,7 +3,16 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from kai_py.commit.claims.binding_conditions import ReadinessPolicy
+import pytest
+
+from kai_py.api.records.record import convert_record
+from kai_py.api.records.resource import ResourceClaim
+from kai_py.commit.claims.binding_conditions import (
+    Readiness,
+    ReadinessPolicy,
+    never_ready,
+    readiness,
+)
 from kai_py.embedded.resources import CLAIMS
 from kai_py.plan.plan import Plan
 from tests.commit.assume_cache import RecordingAssumeCache
@@ -20,6 +29,55 @@ from tests.commit.cluster import (
 )
 from tests.support.patience import patience
 from tests.support.records import replace
+
+GPU = {"driver": "d", "pool": "p", "device": "gpu", "shareID": "s"}
+ALLOCATED = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def claim_with(conditions, of=GPU, **allocated):
+    """A claim with a device that has binding conditions, as its driver reports it."""
+    result = GPU | {"bindingConditions": ["A", "B"], "bindingFailureConditions": ["F"]}
+    allocation = {"devices": {"results": [result]}, **allocated}
+    listed = [{"type": name, "status": status} for name, status in conditions.items()]
+    status = {"allocation": allocation, "devices": [{**of, "conditions": listed}]}
+    return convert_record({"metadata": {"name": "c", "uid": "u"}, "status": status}, ResourceClaim)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "of", "missing", "failed"),
+    [
+        ({"A": "True", "B": "True"}, {}, "", ""),
+        ({"A": "True", "B": "False"}, {}, "B", ""),
+        ({"A": "True", "B": "Unknown"}, {}, "B", ""),
+        ({}, {}, "AB", ""),
+        ({"A": "True", "B": "True", "F": "True"}, {}, "", "F"),
+        ({"A": "True", "B": "True", "F": "False"}, {}, "", ""),
+        *(({"A": "True", "B": "True", "F": "True"}, {key: "x"}, "AB", "") for key in GPU),
+    ],
+)
+def test_only_what_its_driver_says_of_the_device_itself_counts(conditions, of, missing, failed):
+    found = readiness(claim_with(conditions, GPU | of))
+    device = ("d", "p", "gpu")
+    assert found.missing == tuple((device, each) for each in missing)
+    assert found.failed == tuple((device, each) for each in failed)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "seconds", "reason"),
+    [
+        ({"A": "True"}, 60.9, ""),
+        ({"A": "True"}, 61.0, "claim /c: not ready within 60 s: gpu: B"),
+        ({"A": "True", "B": "True"}, 99.0, ""),
+        ({"A": "True", "F": "True"}, 0.0, "claim /c: binding failed: gpu: F"),
+        ({}, -500.0, ""),
+    ],
+)
+def test_waiting_ends_after_a_failure_or_too_long_after_the_allocation(conditions, seconds, reason):
+    claim = claim_with(conditions, allocationTimestamp=ALLOCATED.isoformat())
+    found = never_ready(claim, 60.0, ALLOCATED + timedelta(seconds=seconds))
+    assert (found.reason if found else "") == reason
+    assert never_ready(claim_with({}), 60.0, ALLOCATED) is None, "the time is not known"
+    assert readiness(ResourceClaim()) == Readiness()
 
 
 async def test_devices_with_binding_conditions_are_waited_for(cluster):
