@@ -21,6 +21,7 @@ from kai_py.api.gpu_share import (
     has_claimed_share,
     shared_gpus,
 )
+from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import Pod
 from kai_py.grouping.gang import FailureLimit, Subgroup
@@ -29,9 +30,6 @@ from kai_py.grouping.gang_settings import Preemptibility
 ADMITTED_KEY = f"{GROUP}/admitted"
 MAX_RECORD = 16_384
 """Characters of a record; a longer one is not ours."""
-
-MAX_LIMIT = (1 << 31) - 1
-"""A limit of failed pods that is as good as none."""
 
 RESIZABLE = ("cpu", "memory")
 """The resources that a resize in place can change."""
@@ -182,14 +180,14 @@ def highest_limits(
     """By key of a limit, the most with which a pod was admitted that it concerns.
 
     ``records``: of each pod, with its limits as they are now. What a record does not name was not
-    limited.
+    limited, or by a number that is as good as no limit.
     """
     highest: dict[str, int] = {}
     for limits, record in records:
         if record is None or record.limits is None:
             continue
         for each in limits:
-            admitted = record.limits.get(each.key, MAX_LIMIT)
+            admitted = record.limits.get(each.key, MAX_COUNT)
             highest[each.key] = max(highest.get(each.key, 0), admitted)
     return highest
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kai_py.api.numbers import parse_int64
+from kai_py.api.numbers import MAX_COUNT, parse_int64
 from kai_py.api.records.core import Pod
 from kai_py.api.records.job import Job, PodFailurePolicy, PodFailureRule
 from kai_py.api.records.unstructured import Unstructured, values_at
@@ -52,8 +52,6 @@ VOLCANO_RETRIES = 3
 RAY_NODE_TYPE_LABEL = "ray.io/node-type"
 EXIT_CODES = frozenset({137, 143})
 """Exit codes of processes that end by SIGKILL and SIGTERM, as those of evicted pods do."""
-
-MAX_REMAINING = (1 << 31) - 1
 
 
 def failure_limits(chain: OwnerChain) -> tuple[FailureLimit, ...]:
@@ -92,12 +90,12 @@ def _job_limits(link: OwnerLink, job: Job, pod: Pod) -> Iterator[FailureLimit]:
         yield _limit(link, remaining, cause, part=f"/{index}", most=remaining)
         if action == "FailIndex":
             return
-    default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_REMAINING
+    default = DEFAULT_BACKOFF_LIMIT if per_index is None else MAX_COUNT
     backoff = default if spec.backoff_limit is None else spec.backoff_limit
     failed_pods = job.status.failed_pods
     have = "has" if failed_pods == 1 else "have"
     already = f", and {count_of(failed_pods, 'pod')} {have} failed" if failed_pods > 0 else ""
-    if backoff < MAX_REMAINING:
+    if backoff < MAX_COUNT:
         cause = f"spec.backoffLimit is {backoff}{already}"
         yield _limit(link, backoff - failed_pods, cause, most=backoff)
 
@@ -175,7 +173,7 @@ def _ray_job(link: OwnerLink, pod: Pod, below: Limits) -> Limits:
     """The submitter's limits, or that of the head; Ray replaces its workers."""
     is_head = pod.metadata.labels.get(RAY_NODE_TYPE_LABEL) == "head"
     found = link.found
-    if not (below or is_head) or not isinstance(found, Unstructured):
+    if not isinstance(found, Unstructured):
         return below
     retries = _count(found, "spec.backoffLimit", 0)
     if _count(found, "status.failed", 0) < retries:
@@ -273,7 +271,7 @@ def _limit(
 ) -> FailureLimit:
     reference = link.reference
     owner = named_owner(reference, link.found.metadata.namespace)
-    bounded = min(max(remaining, 0), MAX_REMAINING)
+    bounded = min(max(remaining, 0), MAX_COUNT)
     failed = max(most - remaining, 0)
     return FailureLimit(f"{reference.uid}{part}", owner, bounded, cause, most, failed)
 

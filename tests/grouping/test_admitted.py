@@ -5,15 +5,38 @@ from itertools import permutations
 import pytest
 
 from kai_py.grouping.admitted import (
+    ADMITTED_KEY,
+    MAX_RECORD,
     Terms,
     admitted_minimum,
     first_start,
     lowest_minimums,
     minimums_of,
+    read_terms,
     shortest_runtime,
     with_minimums,
 )
 from kai_py.grouping.gang import Subgroup
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", None),
+        ("{", None),
+        ("[" * 5000, None),
+        ("{}", None),
+        (Terms("q").text(), Terms("q")),
+        (
+            Terms("q", 7, minimums={"": 2}, gpus={"g": 1}).text(),
+            Terms("q", 7, minimums={"": 2}, gpus={"g": 1}),
+        ),
+        (Terms("q" * MAX_RECORD).text(), None),
+    ],
+)
+def test_a_record_that_was_written_is_read_and_anything_else_is_none(text, found):
+    assert read_terms({ADMITTED_KEY: text}) == found
+    assert read_terms({}) is None
 
 
 def terms(*minimums):

@@ -1,7 +1,12 @@
 """KAI's PodGroup: gangs, trees, priorities and terms, as its users write them."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiSubGroup
+from kai_py.dialects.kai.pod_groups import gang_from_pod_group
 from kai_py.plan.plan import Stage
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 from tests.dialects.kai.objects import QUEUE, member, members, pod_group, priority_class
@@ -12,6 +17,39 @@ KEY = "default/PodGroup.scheduling.run.ai/{}"
 def gang(group, *objects):
     name = group["metadata"]["name"]
     return Cluster(QUEUE, group, member("a", name), *objects).gang(KEY.format(name))
+
+
+def leaf(label, given, *, trees):
+    """The subgroup of a pod with this label, and what is wrong with it."""
+    children = [KaiSubGroup(name=each, min_member=1) for each in ("a", "default")] if trees else []
+    group = KaiPodGroup(ObjectMeta(name="g"), KaiPodGroupSpec(sub_groups=children))
+    labels = {"kai.scheduler/subgroup-name": label} if label else {}
+    pod = Pod(metadata=ObjectMeta(labels=labels))
+    owners = SimpleNamespace(named=lambda *_: None)
+    found = gang_from_pod_group(group, pod, owners, queue="", subgroup=given)
+    return found.subgroup, found.pod_problem.partition(" it must")[0]
+
+
+@pytest.mark.parametrize(
+    ("label", "given", "flat", "in_tree"),
+    [
+        ("", "", ("", ""), ("", "label kai.scheduler/subgroup-name is missing;")),
+        ("", "a", ("", ""), ("a", "")),
+        ("a", "default", None, ("a", "")),
+        ("default", "a", ("", ""), ("default", "")),
+        ("b", "a", None, None),
+    ],
+)
+def test_a_pod_is_in_the_leaf_of_its_label_or_else_of_its_owner(label, given, flat, in_tree):
+    for found, expected in (
+        (leaf(label, given, trees=False), flat),
+        (leaf(label, given, trees=True), in_tree),
+    ):
+        if expected is None:
+            assert found[0] == label
+            assert found[1].startswith(f'label kai.scheduler/subgroup-name names "{label}", ')
+        else:
+            assert found == expected
 
 
 def test_a_group_names_no_class_that_only_pods_may_name():
