@@ -172,8 +172,6 @@ def _pod_problem(empty: _EmptyCluster, shape: Shape) -> str:
 def _admission_problem(shape: Shape, nodes: NodeColumns) -> str:
     """Which requirement of a pod excludes all nodes: selectors, tolerations or volumes."""
     matching = matches_own_selectors(shape, nodes)
-    if not len(nodes):
-        return ""
     if not matching.any():
         return "no node matches the node selector or affinity of a pod"
     if not (matching & eventually_tolerated(shape.tolerations, nodes)).any():
