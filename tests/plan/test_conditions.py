@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
@@ -11,6 +12,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, is_equivalent
 from kai_py.plan.state.assignment import Evicted
+from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import PodState
 from tests.support.records import replace
 from tests.support.worlds import gang
@@ -113,3 +115,32 @@ def test_capacity_is_freed_by_whatever_leaves(releasing, frees):
         statement=SimpleNamespace(evicted=releasing.get("evicted", ())),
     )
     assert CycleState.frees_capacity.fget(state) is frees
+
+
+PARTS = ("allocated", "non_preemptible", "owed", "owed_non_preemptible", "leaving", "fair", "total")
+
+
+def decisions(by_share, *, active=(), placed=(), evicted=(), **amounts):
+    """What a cycle decided, of amounts that are 0 unless they are given."""
+    each = {name: np.full(2, amounts.get(name, 0.0)) for name in PARTS}
+    assignment = SimpleNamespace(row=1, capacity=Capacity.IDLE)
+    state = SimpleNamespace(
+        placer=SimpleNamespace(reservations=SimpleNamespace(active=active)),
+        quota=SimpleNamespace(usage=SimpleNamespace(**each), leaving=each["leaving"]),
+        statement=SimpleNamespace(placed=dict.fromkeys(placed, assignment), evicted=evicted),
+        eviction_limits=SimpleNamespace(snapshot=lambda: amounts.get("past", 0)),
+        score_inputs=amounts.get("scores", 0),
+    )
+    return CycleState.decisions(state, by_share=by_share)
+
+
+@pytest.mark.parametrize("by_share", [False, True])
+def test_decisions_differ_in_whatever_a_search_may_depend_on(by_share):
+    base = decisions(by_share)
+    assert decisions(by_share) == base
+    assert decisions(by_share, active=("reservation",)) is None
+    for name in (*PARTS, "past", "scores"):
+        is_share = name in ("fair", "total")
+        assert (decisions(by_share, **{name: 1.0}) != base) is (by_share or not is_share), name
+    assert decisions(by_share, placed=("a",)) != base
+    assert decisions(by_share, evicted=("a",)) != base
