@@ -1,16 +1,20 @@
 """What Kubernetes' own PodGroups say: kube-scheduler's conditions and reasons, from our plans."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.statuses.group_conditions import (
+    NativeGroupStatusWriter,
+    PodGangStatusWriter,
     composite_group_reports,
     native_group_patch,
     native_group_reports,
 )
+from kai_py.plan.plan import Plan
 from tests.dialects.feeding import Cluster, node
 from tests.dialects.test_native_groups import QUEUE, TRAIN, composite, group, members
 
@@ -140,3 +144,18 @@ def test_a_group_that_is_evicted_says_so_until_it_runs_again():
         stated("True", "PreemptionByScheduler", "DisruptionTarget"),
     ]
     assert conditions(RUNNING, before=before) == {"PodGroupScheduled": ("True", "Scheduled")}
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize("kind", [PodGangStatusWriter, NativeGroupStatusWriter])
+def test_groups_are_told_where_their_kind_is_served_and_unless_that_is_switched_off(
+    kind, enabled, served
+):
+    told, writer = [], object.__new__(kind)
+    writer._enabled = enabled
+    writer._mirror = SimpleNamespace(served=lambda _kind: "v1" if served else None)
+    writer._disruptions = SimpleNamespace(update=lambda _plan, _gangs: {})
+    writer._writer = writer._groups = writer._composites = SimpleNamespace(update=told.append)
+    writer.update(Plan(), [])
+    assert bool(told) is (served and (enabled or kind is NativeGroupStatusWriter))
