@@ -54,7 +54,7 @@ def groups(cluster):
     return index
 
 
-def reservations(cluster, groups, *, image="kai-py", timeout=0.3, prefix=""):
+def reservations(cluster, groups, *, image="kai-py", timeout=30.0, prefix=""):
     template = ReservationTemplate(image=image) if image else None
     return GpuReservations(
         access=cluster.access(),
@@ -142,7 +142,7 @@ async def test_the_gpu_is_reserved_before_the_pod_is_bound_and_written_on_it(clu
 @pytest.mark.parametrize(
     ("options", "annotations", "reason"),
     [
-        ({"uuids": ()}, {}, "did not report a GPU within 0.3 s"),
+        ({"uuids": (), "timeout": 0.1}, {}, "did not report a GPU within 0.1 s"),
         ({"image": ""}, {}, "gpuSharing.image"),
         ({}, {GPU_CONTAINER: "other"}, "no admission webhook"),
     ],
@@ -173,7 +173,7 @@ async def test_a_reservation_that_its_node_refused_is_told_and_deleted(cluster, 
 
 async def test_no_reservation_is_made_after_another_of_the_pod_has_failed(cluster, groups):
     both = msgspec.structs.replace(sharing(cluster), gpus=(SharedGpu("g", 0), SharedGpu("h", 1)))
-    binding = asyncio.create_task(bind(cluster, groups, both, uuids=()))
+    binding = asyncio.create_task(bind(cluster, groups, both, uuids=(), timeout=0.3))
     refused, other = await until(lambda: len(made := reserved(cluster)) == 2 and made)
     cluster.api.patch_status(PODS, refused, {"phase": "Failed"})
     assert "refused reservation pod" in (await binding).reason

@@ -57,7 +57,7 @@ def kai_queue_reports(plan: Plan) -> dict[Key, KaiQueueReport]:
         children.setdefault(share.parent, []).append(share.queue)
     return {
         ("", name): KaiQueueReport(
-            share, tuple(children.get(name, ()) if name else ()), queue_conditions(share, shares)
+            share, tuple(children.get(name, ())), queue_conditions(share, shares)
         )
         for name, share in shares.items()
     }
