@@ -22,7 +22,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 VARIABLES = set(re.findall(r"^([A-Z]+) \?=", MAKEFILE, re.MULTILINE))
 OTHERS = (
-    "python -m tests.mutation --count 14 tests/plan",
+    "python -m tests.mutation --package lint --count 40 --seconds 6 tests/lint",
     "python -m tests.mutation --count 200 --seed 1",
     "python -m tests.soak.run 1000000",
     ". .venv/bin/activate",

@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from tests.mutation.mutants import Mutant, mutant_at, sample
-from tests.mutation.run import BaselineError, ask, judge
+from tests.mutation.mutants import PACKAGES, Mutant, mutant_at, sample
+from tests.mutation.run import BUDGET, BaselineError, ask, judge
 from tests.mutation.switch import REPOSITORY
 
 
@@ -14,6 +14,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--package", action="append", help="below kai_py/, instead of the usual")
+    parser.add_argument("--seconds", type=float, default=BUDGET, help="of tests, for each mutant")
     parser.add_argument("--only", metavar="MODULE:PLACE", action="append", help="these mutants")
     parser.add_argument("--recording", type=Path, help="keep here which tests execute what")
     parser.add_argument("--json", action="store_true", help="the result as JSON in the last line")
@@ -26,9 +28,10 @@ def main() -> int:
     if options.only:
         mutants = [_named(each) for each in options.only]
     else:
-        mutants = sample(REPOSITORY, options.count, options.seed)
+        packages = options.package or PACKAGES
+        mutants = sample(REPOSITORY, options.count, options.seed, packages)
     try:
-        verdicts = judge(mutants, options.paths, options.recording)
+        verdicts = judge(mutants, options.paths, options.recording, options.seconds)
     except BaselineError as error:
         print(error, file=sys.stderr)
         return 1

@@ -45,11 +45,13 @@ class Mutant:
         return f"{self.module}:{self.line}: {self.change}"
 
 
-def sample(repository: Path, count: int, seed: int) -> list[Mutant]:
+def sample(
+    repository: Path, count: int, seed: int, packages: Sequence[str] = PACKAGES
+) -> list[Mutant]:
     """``count`` mutants, each of a module that is drawn by its number of places to change."""
     places = [
         (path, number)
-        for package in PACKAGES
+        for package in packages
         for path in sorted((repository / "kai_py" / package).rglob("*.py"))
         for number in range(len(list(_places(_tree(path)))))
     ]

@@ -32,7 +32,7 @@ LIMITS = ((signal.ITIMER_PROF, 20.0), (signal.ITIMER_REAL, 120.0))
 MEMORY = 6 * 2**30
 """Bytes of address space of a fork."""
 BUDGET = 60.0
-"""Seconds of the processor that the tests of a mutant took without it; others are left out."""
+"""Seconds; tests beyond it are left out."""
 ASKED = (
     *("policy", "plan", "snapshot", "dra", "grouping", "commit", "dialects", "mutation"),
     *("simulate", "observe", "corpus", "test_planner.py", "test_scheduler.py"),
@@ -63,12 +63,14 @@ class Judge:
     """A plugin of pytest that asks tests about ``mutants`` instead of running them.
 
     ``recording``: a file for what tests execute, of the same mutants; written if there is none.
+    ``budget``: seconds of the processor that the tests of a mutant took without it.
     ``unsound``: tests that execute a mutant's place and fail without any mutant.
     """
 
     mutants: Sequence[Mutant]
     switch: Switch
     recording: Path | None = None
+    budget: float = BUDGET
     verdicts: list[Verdict] = field(default_factory=list)
     unsound: set[str] = field(default_factory=set)
     _seconds: dict[str, float] = field(default_factory=dict)
@@ -163,9 +165,9 @@ class Judge:
 
     def _affordable(self, tests: Sequence[str]) -> list[str]:
         """The first for half of the budget, and for the other half the quickest of the rest."""
-        first = list(self._within(BUDGET / 2, tests))
+        first = list(self._within(self.budget / 2, tests))
         rest = sorted(set(tests).difference(first), key=lambda test: (self._seconds[test], test))
-        return [*first, *self._within(BUDGET / 2, rest)]
+        return [*first, *self._within(self.budget / 2, rest)]
 
     def _within(self, seconds: float, tests: Sequence[str]) -> Iterator[str]:
         for test in tests:
@@ -214,12 +216,15 @@ class Judge:
 
 
 def judge(
-    mutants: Sequence[Mutant], tests: Sequence[str] = (), recording: Path | None = None
+    mutants: Sequence[Mutant],
+    tests: Sequence[str] = (),
+    recording: Path | None = None,
+    budget: float = BUDGET,
 ) -> list[Verdict]:
     """Ask ``tests`` about each of ``mutants``; once per process. Raises BaselineError."""
     tests = tests or [f"tests/{each}" for each in ASKED]
     os.environ["KAI_PY_DATA"] = str(REPOSITORY / "none")
-    plugin = Judge(mutants, compile_in(mutants), recording)
+    plugin = Judge(mutants, compile_in(mutants), recording, budget)
     status = pytest.main([*OPTIONS, *tests], plugins=[plugin])
     if plugin.unsound or len(plugin.verdicts) < len(mutants):
         found = "\n  ".join(sorted(plugin.unsound)) or f"pytest ended with {status!r}"

@@ -20,6 +20,8 @@ KILLED = 0.9
 def test_mutants_differ_from_their_module_in_one_place_and_come_from_the_seed():
     mutants = sample(REPOSITORY, 25, seed=3)
     assert mutants == sample(REPOSITORY, 25, seed=3)
+    elsewhere = sample(REPOSITORY, 25, 3, ["lint", "plan/cycle"])
+    assert {each.module.split("/")[1] for each in elsewhere} == {"lint", "plan"}
     for mutant in mutants:
         source = (REPOSITORY / mutant.module).read_text(encoding="utf-8")
         before, after = mutant.change.split(" -> ")
@@ -63,9 +65,11 @@ def test_tests_of_the_own_folder_are_asked_first_and_of_these_the_quick_ones():
 
 
 def test_quick_tests_elsewhere_are_asked_though_those_of_the_own_folder_take_long():
-    judge = Judge([], Switch())
+    judge = Judge([], Switch(), budget=BUDGET)
     judge._seconds = {"near": BUDGET / 2, "far": 1.0, "farther": BUDGET, "last": 2.0}
     assert judge._affordable([*judge._seconds]) == ["near", "far", "last"]
+    judge.budget = 6.0
+    assert judge._affordable([*judge._seconds]) == ["far", "last"]
 
 
 @pytest.mark.nightly
