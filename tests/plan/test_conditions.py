@@ -8,9 +8,11 @@ import pytest
 from kai_py.grouping.gang import Subgroup, TopologyConstraint
 from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangAffinity
 from kai_py.plan.cycle.evictions import _asks_for_suspension
+from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, is_equivalent
+from kai_py.plan.session.requests import request_kind, request_signature
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import PodState
@@ -18,6 +20,7 @@ from tests.support.records import replace
 from tests.support.worlds import gang
 
 TWIN = gang("twin", pods=2)
+RACK = Subgroup(min_members=2, topology=TopologyConstraint("", "rack"))
 PLACEHOLDERS = gang("later", pods=1).members
 
 
@@ -28,13 +31,19 @@ def changed(pod=1, **fields):
     return replace(made, members=tuple(members))
 
 
+def charged(**charge):
+    """Two pods that share a charge, which is no object of other gangs."""
+    made = gang("g", pods=2)
+    return replace(made, members=tuple(replace(each, charge=charge) for each in made.members))
+
+
 def with_settings(**fields):
     return replace(gang("g", pods=2), settings=replace(DEFAULT_SETTINGS, **fields))
 
 
 def test_gangs_that_request_the_same_are_equivalent():
     assert is_equivalent(gang("g", pods=2), TWIN)
-    assert is_equivalent(changed(charge=dict(TWIN.members[0].charge), pod=9), TWIN)
+    assert is_equivalent(charged(**TWIN.members[0].charge), TWIN)
     most = gang("g", pods=MAX_BATCH_PODS), gang("h", pods=MAX_BATCH_PODS)
     assert is_equivalent(*most)
 
@@ -45,10 +54,11 @@ def test_gangs_that_request_the_same_are_equivalent():
         gang("g", pods=3),
         gang("g", pods=0),
         gang("g", pods=2, gpus=2),
+        charged(gpu=1.0),
         gang("g", pods=2, floor=1),
         gang("g", pods=2, preemptible=False),
         gang("g", nodes="a-"),
-        gang("g", pods=2, tree=Subgroup(min_members=2, topology=TopologyConstraint("", "rack"))),
+        gang("g", pods=2, tree=RACK),
         replace(gang("g", pods=2), placeholders=PLACEHOLDERS),
         replace(gang("g", pods=2), refusals=(None,)),
         with_settings(gang_affinity=(GangAffinity,)),
@@ -66,6 +76,43 @@ def test_a_gang_of_another_kind_is_not_equivalent(other):
 def test_large_gangs_are_not_equivalent():
     pair = gang("g", pods=MAX_BATCH_PODS + 1), gang("h", pods=MAX_BATCH_PODS + 1)
     assert not is_equivalent(*pair)
+
+
+def kinds(made, *, active=(), is_for=False, usable=(), domain=None, domains=True):
+    """What a request of the gang is compared by: from cycle to cycle, and within one."""
+    reservations = SimpleNamespace(
+        active=active,
+        is_for=lambda _gang: is_for,
+        rows_closed_to=lambda _gang, starts_now=True: (3,) if starts_now else (3, 4),
+        spares=SimpleNamespace(usable=lambda _gang: usable),
+    )
+    found = SimpleNamespace(domain_of=lambda _gang, _member: domain) if domains else None
+    state = SimpleNamespace(
+        placer=SimpleNamespace(reservations=reservations, compute_domains=found)
+    )
+    request = PlacementRequest(made.members, is_elastic=False)
+    return request_signature(state, made, request), request_kind(state, made, request)
+
+
+def test_requests_of_one_shape_are_comparable():
+    assert kinds(TWIN) == kinds(TWIN, domains=False) == (1, 1)
+    assert kinds(TWIN, active=("reservation",)) == (None, (1, (3,), (3, 4)))
+    assert kinds(TWIN, active=("reservation",), is_for=True) == (None, None)
+
+
+@pytest.mark.parametrize("active", [(), ("reservation",)])
+@pytest.mark.parametrize(
+    ("made", "fields"),
+    [
+        (TWIN, {"usable": (1,)}),
+        (TWIN, {"domain": "domain"}),
+        (gang("g", pods=2, tree=RACK), {}),
+        (replace(gang("g", pods=2), refusals=(None,)), {}),
+        (changed(shape=gang("x", pods=1, gpus=2).members[0].shape), {}),
+    ],
+)
+def test_requests_whose_placement_depends_on_more_are_not_comparable(made, fields, active):
+    assert kinds(made, active=active, **fields) == (None, None)
 
 
 PREEMPT, STALE = Action.PREEMPT, Action.STALE

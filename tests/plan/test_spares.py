@@ -70,6 +70,21 @@ def test_a_gang_that_lost_a_node_uses_the_spare():
     assert placed(world.plan()) == {"w7": "spare"}
 
 
+@pytest.mark.parametrize("reserved", [False, True])
+def test_an_equal_pod_that_may_not_use_the_spare_keeps_no_repair_from_it(reserved):
+    """Also while a node is reserved: the answer of one is not that of the other."""
+    world, owner = started()
+    world.add(pod("first", queue="team", created=-10, preemption_policy="Never"))
+    if reserved:
+        world.add(queue("large", 8, reserveAfter="5m"), node("r", 2))
+        world.add(pod("old", queue="team", node="r"), pod("big", 2, queue="large"))
+    lose(world, owner, "b", 7)
+    plan = world.plan(1000.0)
+    assert ("r" in plan.promised_nodes) is reserved
+    assert placed(plan) == {"w7": "spare"}
+    assert evicted(plan) == []
+
+
 def test_other_nodes_come_first():
     world, owner = started()
     lose(world, owner, "b", 7)

@@ -14,27 +14,29 @@ from kai_py.snapshot.gangs import Gang
 
 def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
     """The number of the only shape of a request; None if its placement depends on more."""
+    return None if state.placer.reservations.active else _only_shape(state, gang, request)
+
+
+def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Hashable | None:
+    """``request_signature`` within one cycle, with the rows that are reserved against the gang."""
     reservations = state.placer.reservations
-    if reservations.active or gang.refusals or has_topology_constraint(gang.tree):
+    shape = _only_shape(state, gang, request)
+    if shape is None or not reservations.active:
+        return shape
+    if reservations.is_for(gang):
         return None
-    if reservations.spares.usable(gang):
+    later = reservations.rows_closed_to(gang, starts_now=False)
+    return shape, reservations.rows_closed_to(gang), later
+
+
+def _only_shape(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:
+    """``request_signature``, whatever is reserved for gangs."""
+    if gang.refusals or has_topology_constraint(gang.tree):
+        return None
+    if state.placer.reservations.spares.usable(gang):
         return None
     domains = state.placer.compute_domains
     if domains is not None and domains.domain_of(gang, request.members[0]) is not None:
         return None
     first = request.members[0].shape.number
     return first if all(member.shape.number == first for member in request.members) else None
-
-
-def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Hashable | None:
-    """``request_signature`` within one cycle, with the rows that are reserved against the gang."""
-    reservations = state.placer.reservations
-    if not reservations.active:
-        return request_signature(state, gang, request)
-    if has_topology_constraint(gang.tree) or gang.refusals or reservations.is_for(gang):
-        return None
-    first = request.members[0].shape.number
-    if any(member.shape.number != first for member in request.members):
-        return None
-    later = reservations.rows_closed_to(gang, starts_now=False)
-    return first, reservations.rows_closed_to(gang), later
