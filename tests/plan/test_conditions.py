@@ -11,7 +11,7 @@ from kai_py.plan.cycle.evictions import _asks_for_suspension
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, is_equivalent
+from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, _stays_within, is_equivalent
 from kai_py.plan.session.requests import request_kind, request_signature
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
@@ -71,6 +71,20 @@ def test_gangs_that_request_the_same_are_equivalent():
 )
 def test_a_gang_of_another_kind_is_not_equivalent(other):
     assert not is_equivalent(other, TWIN)
+
+
+@pytest.mark.parametrize(
+    ("cost", "allocated", "most", "stays"),
+    [
+        ([1.0, 0.0], [3.0, 9.0], [4.0, 8.0], True),
+        ([1.5, 0.0], [3.0, 0.0], [4.0, 8.0], False),
+        ([1.0, 1.0], [3.0, 9.0], [4.0, 8.0], False),
+        ([0.0, 0.0], [9.0, 9.0], [4.0, 8.0], True),
+        ([1.0 + 1e-12, 0.0], [3.0, 0.0], [4.0, 8.0], True),
+    ],
+)
+def test_only_what_a_request_costs_has_to_stay_within_bounds(cost, allocated, most, stays):
+    assert _stays_within(cost, allocated, most) is stays
 
 
 def test_large_gangs_are_not_equivalent():
