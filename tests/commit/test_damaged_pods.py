@@ -1,11 +1,15 @@
 """Which bound pods count as damaged, as they may be evicted for it: each condition alone."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.commit.upkeep.lost_devices import claim_names, find_damaged_pods
+from kai_py.api.references import ClaimRef, PodRef
+from kai_py.commit.maintenance import Maintenance
+from kai_py.commit.upkeep.lost_devices import DamagedPod, claim_names, find_damaged_pods
 
 ALLOCATED = {"allocation": {"devices": {"results": []}}}
 
@@ -68,6 +72,17 @@ def test_a_claim_is_held_if_it_is_allocated_and_reserved_for_the_pod(consumer, s
     assert damaged(pod(spec), claim(reserved)) == ([] if held else ["claim"])
     assert damaged(pod(spec), claim({"reservedFor": [consumer]})) == ["claim"]
     assert damaged(pod(spec), claim(ALLOCATED)) == ["claim"]
+
+
+@pytest.mark.parametrize(
+    ("releasing", "committing", "is_written"),
+    [("", "", False), ("c", "", True), ("", "c", True), ("", "p", True), ("p", "other", False)],
+)
+def test_nothing_is_repaired_that_is_written_to(releasing, committing, is_written):
+    maintenance = object.__new__(Maintenance)
+    maintenance._committer = SimpleNamespace(releasing={releasing}, is_committing=committing.__eq__)
+    seen = DamagedPod(PodRef("n", "p", "p"), ClaimRef("n", "c", "c"))
+    assert maintenance._is_written(seen) is is_written
 
 
 def test_the_claims_of_a_pod_are_named_made_for_it_or_of_its_extended_resources():

@@ -15,7 +15,12 @@ from kai_py.api.gpu_reservation import (
 )
 from kai_py.api.gpu_share import RESERVATION, GpuShare, SharedGpu
 from kai_py.api.references import PodRef
-from kai_py.commit.gpu_reservations import GpuDelivery, GpuReservations, SharedGpuGroups
+from kai_py.commit.gpu_reservations import (
+    GpuDelivery,
+    GpuReservations,
+    SharedGpuGroups,
+    has_shared_gpus,
+)
 from kai_py.commit.upkeep.reservation_pods import GpuUpkeep
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import NAMESPACES, PODS
@@ -137,6 +142,22 @@ async def test_the_gpu_is_reserved_before_the_pod_is_bound_and_written_on_it(clu
     # The next pod of the group finds it.
     assert (await bind(cluster, groups, sharing(cluster, "b"), uuids=())).reason == ""
     assert len(kept(cluster)) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "has_gpus"),
+    [
+        ({}, {}, False),
+        ({"runai-gpu-group": "g"}, {}, True),
+        ({}, {VISIBLE_GPUS: "GPU-1"}, True),
+        ({"other": "g"}, {"other": "GPU-1"}, False),
+    ],
+)
+def test_what_an_attempt_wrote_of_gpus_is_known_by_its_label_or_annotation(
+    labels, annotations, has_gpus
+):
+    meta = {"name": "p", "labels": labels, "annotations": annotations}
+    assert has_shared_gpus(decoded({"metadata": meta})) is has_gpus
 
 
 @pytest.mark.parametrize(

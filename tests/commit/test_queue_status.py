@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -162,6 +163,16 @@ def test_one_gpu_is_singular():
     ).plan()
     over = condition(status_of(plan, "q"), "OverDeserved")
     assert "2 GPUs allocated, spec.deservedGPUs is 1 GPU:" in over["message"]
+
+
+@pytest.mark.parametrize("bound", [0, 2])
+def test_a_queue_that_has_all_of_its_bounds_is_within_them(bound):
+    own = queue("q", bound, bound, resources={"cpu": {"deserved": bound, "max": bound}})
+    plan = scenario(
+        node("n"), own, *(pod(f"p-{i}", queue="q", node="n") for i in range(bound))
+    ).plan()
+    for kind in ("OverDeserved", "OverMax"):
+        assert condition(status_of(plan, "q"), kind)["status"] == "False"
 
 
 def test_w18_more_than_deserved_and_more_than_max_are_told_with_their_fields():

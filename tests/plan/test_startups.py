@@ -16,7 +16,14 @@ from kai_py.observe.gang_rows import gang_rows
 from kai_py.observe.kept_history import packed_startups, unpacked_startups
 from kai_py.plan.plan import Stage
 from kai_py.plan.search_cache.inputs import InputsChange
-from kai_py.plan.session.startups import Blame, FailedStart, ReadyRule, StartupRecord, Startups
+from kai_py.plan.session.startups import (
+    Blame,
+    FailedStart,
+    ReadyRule,
+    StartupRecord,
+    Startups,
+    ready_rules,
+)
 from kai_py.snapshot.tables.readiness import startup_problem
 from tests.support.records import replace
 from tests.support.scenario import START, at, cluster, evicted, job, node, placed, pod, queue
@@ -343,6 +350,17 @@ def test_the_next_leader_goes_on_with_what_was_known(monkeypatch):
     assert 0 < len(unpacked_startups(text).attempts) < 5000
     assert f"{4999:x}" in unpacked_startups(text).attempts
     assert unpacked_startups("x") == unpacked_startups("") == StartupRecord()
+
+
+def test_only_gangs_of_the_cycle_that_have_a_limit_are_timed():
+    made = cluster(node("a"), queue("q", 8, **TIMEOUT), queue("free", 8))
+    made.add(*(pod(each, queue=each, node="a") for each in ("q", "free")))
+    snapshot = made.snapshot(10.0)
+    unready = {key: {each.bound[0].pod.uid: None} for key, each in snapshot.gangs.items()}
+    startups = Startups()
+    seen = replace(snapshot, starting={"default/Job/gone": {}, **unready})
+    startups.observe(seen, ready_rules(seen.queues))
+    assert startups.since.keys() == {"default/Pod/q"}
 
 
 def test_a_gang_that_is_left_out_of_the_cycle_has_no_time():
