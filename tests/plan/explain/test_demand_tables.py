@@ -2,11 +2,14 @@
 
 import math
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from kai_py.api.gpu_share import GPU_RESOURCE, GpuShare
+from kai_py.grouping.gang import TopologyConstraint
+from kai_py.plan.explain import infeasible_demand
 from kai_py.plan.explain.infeasible import _added_text, _most_text
 from kai_py.plan.explain.infeasible_demand import (
     RECREATION_SECONDS,
@@ -143,3 +146,33 @@ def test_nodes_hold_as_many_parts_as_their_gpus_have(share, held, claimable):
     )
     found = _DeviceNodes(snapshot, None, {}, None)._by_share(shape, nodes)
     assert found.tolist() == [*held[:2], MOST_PODS if claimable else 0, held[3]]
+
+
+LEVEL = SimpleNamespace(names=("r0",))
+RACK = TopologyConstraint(required_level="rack")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "level", "made", "is_larger"),
+    [
+        (RACK, LEVEL, gang("g", pods=3), True),
+        (RACK, LEVEL, gang("g", pods=2), False),
+        (RACK, LEVEL, gang("g", pods=3, floor=2), False),
+        (RACK, LEVEL, gang("g", nodes="---a"), False),
+        (RACK, SimpleNamespace(names=()), gang("g", pods=3), False),
+        (RACK, None, gang("g", pods=3), False),
+        (None, LEVEL, gang("g", pods=3), False),
+        (TopologyConstraint(preferred_level="rack"), LEVEL, gang("g", pods=3), False),
+    ],
+)
+def test_only_a_gang_that_starts_in_a_required_domain_may_be_larger_than_all(
+    constraint, level, made, is_larger
+):
+    nodes = SimpleNamespace(
+        snapshot=None, hold_in_domain=lambda _shape, count, within: within is level and count <= 2
+    )
+    with (
+        patch.object(infeasible_demand, "resolved_constraint", lambda *_: constraint),
+        patch.object(infeasible_demand, "level_of", lambda *_: level),
+    ):
+        assert infeasible_demand._is_larger_than_domain(made, nodes) is is_larger
