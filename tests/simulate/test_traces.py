@@ -95,6 +95,21 @@ def test_jobs_of_one_name_are_told_apart():
     ]
 
 
+@pytest.mark.parametrize("nodes", [OPENB_NODES, SPOT_NODES])
+@pytest.mark.parametrize(
+    ("written", "is_spot"), [("true", True), ("Yes", True), ("1", True), ("no", False), ("", False)]
+)
+def test_nodes_of_either_list_may_have_a_price_and_be_spot_nodes(nodes, written, is_spot):
+    header, first, *_ = (line.split(",")[:5] for line in nodes.splitlines())
+    columns = [name for name in header if name != "price_per_hour"]
+    plain = ",".join(first[: len(columns)])
+    [bare] = parse_nodes(f"{','.join(columns)}\n{plain}\n", name="nodes")
+    assert (bare.price_per_hour, bare.spot) == (0.0, False)
+    more = f"{','.join(columns)},price_per_hour,spot\n{plain},1.5,{written}\n"
+    [found] = parse_nodes(more, name="nodes")
+    assert (found.price_per_hour, found.spot) == (1.5, is_spot)
+
+
 def test_equal_nodes_are_one_kind():
     two, one = parse_nodes(OPENB_NODES, name="nodes")
     assert (two.count, two.gpus, two.cpu, two.labels) == (2, 2, 64, {MODEL_LABEL: "P100"})

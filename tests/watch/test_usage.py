@@ -147,10 +147,10 @@ async def test_what_is_no_answer_is_told_in_words(answer, text):
 
 
 async def test_what_is_no_amount_counts_as_nothing():
-    answer = samples(a="many", b="NaN", c="-3", d="+Inf", e="2.5")
+    answer = samples(a="many", b="NaN", c="-3", d="+Inf", e="2.5", f="0")
     async with serving(answer) as url, aiohttp.ClientSession() as session:
         found = await measured_usage(session, PrometheusUsage(url=url), None, float(NOW))
-    assert found == {"e": {"gpu": 2.5}}
+    assert found == {"e": {"gpu": 2.5}, "f": {"gpu": 0.0}}
 
 
 async def test_a_server_that_fails_is_told_of_once_and_when_it_is_back(caplog):
