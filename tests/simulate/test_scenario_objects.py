@@ -7,11 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from kai_py.api.queue import CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
+from kai_py.api.references import PodRef
 from kai_py.plan.plan import Stage
 from kai_py.simulate.scenarios import report
 from kai_py.simulate.scenarios.entitlement import GangRest, _most_within
 from kai_py.simulate.scenarios.measurements import GangWait
 from kai_py.simulate.scenarios.scenario import Arrival, NodeGroup, ScenarioJob
+from kai_py.simulate.scenarios.simulation import Interruptions
 from kai_py.simulate.scenarios.workloads import job_manifest, node_manifests, priority_class_name
 
 GPU, OURS = "nvidia.com/gpu", "scheduling.kai.io"
@@ -159,3 +162,22 @@ def test_nodes_cost_while_they_are_there():
     scenario = SimpleNamespace(nodes=nodes, hours=10.0)
     found = report._cost(SimpleNamespace(scenario=scenario, away_hours={"c": 5.0}))
     assert found == {"on demand": 80.0, "spot": 30.0}
+
+
+@pytest.mark.parametrize(
+    ("known", "is_answered"),
+    [
+        ({"uid": "u", "annotations": {CHECKPOINT_BY_KEY: "soon"}}, True),
+        ({"uid": "u", "annotations": {}}, False),
+        ({"uid": "u"}, False),
+        ({"uid": "made again", "annotations": {CHECKPOINT_BY_KEY: "soon"}}, False),
+        (None, False),
+    ],
+)
+def test_a_pod_answers_once_it_has_saved_its_work_if_it_is_still_asked(known, is_answered):
+    pod, edited = known and {"metadata": known}, []
+    api = SimpleNamespace(find=lambda *_: pod, edit=lambda *each: edited.append(each[-1](pod)))
+    events = SimpleNamespace(_cluster=SimpleNamespace(embedded=SimpleNamespace(api=api)))
+    Interruptions._answer(events, PodRef("n", "p", "u"))
+    answers = [each["metadata"]["annotations"][CHECKPOINTED_KEY] for each in edited]
+    assert answers == (["soon"] if is_answered else [])

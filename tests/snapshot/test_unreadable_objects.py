@@ -16,6 +16,7 @@ from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.resources import MAX_NODE_GPUS
 from kai_py.watch import kinds
 from kai_py.watch.collection import Collection
+from kai_py.watch.kinds import WATCHED
 from tests.snapshot.test_quarantine import contained
 from tests.support.examples import examples
 from tests.support.scenario import (
@@ -122,6 +123,14 @@ def read(kind, document):
     collection = Collection(kind, lambda _kind, old, new: told.append((old, new)))
     collection.put(collection.read(kind.at().decode, json.dumps(document).encode()))
     return collection, told
+
+
+def test_pods_nodes_and_claims_hold_capacity():
+    assert {each.name for each in WATCHED if each.holds_capacity} == {
+        "Node",
+        "Pod",
+        "ResourceClaim",
+    }
 
 
 def test_the_mirror_keeps_what_holds_capacity_and_lists_it_as_rejected():

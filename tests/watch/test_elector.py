@@ -3,12 +3,13 @@
 import asyncio
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from kai_py.observe.log import is_no_outage
 from kai_py.watch.client import Client
-from kai_py.watch.elector import Election, Elector, LeadershipLostError
+from kai_py.watch.elector import Election, Elector, LeadershipLostError, Lease, LeaseSpec
 from kai_py.watch.errors import Status, Unreachable, from_status
 from tests.watch import virtual_time
 
@@ -388,6 +389,38 @@ async def test_an_outage_is_told_where_the_lease_is_lost_and_not_with_every_atte
     told = [each.getMessage() for each in caplog.records if is_no_outage(each)]
     assert with_outages
     assert told == ["a leads", "lease kai was not renewed: down"]
+
+
+@pytest.mark.parametrize(
+    ("holder", "seconds", "held_for"),
+    [
+        (None, 60, 0.0),
+        ("", 60, 0.0),
+        ("us", 60, 0.0),
+        ("other", 60, 60.0),
+        ("other", 5, 5.0),
+        ("other", None, 15.0),
+        ("other", 0, 15.0),
+    ],
+)
+def test_a_lease_is_held_for_as_long_as_its_holder_says(holder, seconds, held_for):
+    now = [100.0]
+    elector = Elector(
+        SimpleNamespace(machine=None),
+        Election(namespace="kube-system", name="kai", identity="us"),
+        on_lost=lambda: None,
+        clock=lambda: now[0],
+    )
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=seconds)
+    elector._observe(Lease(spec=spec))
+    now[0] = 100.0 + held_for - 0.1
+    elector._observe(Lease(spec=spec))  # seen again, but not renewed
+    assert elector._is_held_by_other() is (held_for > 0)
+    assert elector.leader.identity == ("other" if held_for else "")
+    now[0] = 100.0 + held_for
+    assert not elector._is_held_by_other()
+    elector._observe(Lease(spec=LeaseSpec(holder_identity=holder, renew_time="later")))
+    assert elector._is_held_by_other() is (holder == "other")
 
 
 def test_times_must_be_in_order():
