@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import product
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from kai_py.api.queue import CHECKPOINT_BY_KEY, CHECKPOINTED_KEY
@@ -12,6 +13,7 @@ from kai_py.api.references import PodRef
 from kai_py.plan.plan import Stage
 from kai_py.simulate.scenarios import report
 from kai_py.simulate.scenarios.entitlement import GangRest, _most_within
+from kai_py.simulate.scenarios.fifo import _Machines
 from kai_py.simulate.scenarios.measurements import GangWait
 from kai_py.simulate.scenarios.scenario import Arrival, NodeGroup, ScenarioJob
 from kai_py.simulate.scenarios.simulation import Interruptions
@@ -181,3 +183,28 @@ def test_a_pod_answers_once_it_has_saved_its_work_if_it_is_still_asked(known, is
     Interruptions._answer(events, PodRef("n", "p", "u"))
     answers = [each["metadata"]["annotations"][CHECKPOINTED_KEY] for each in edited]
     assert answers == (["soon"] if is_answered else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "fits"),
+    [
+        ({"gpus_per_pod": 0}, [True, True, False]),
+        ({"gpus_per_pod": 0, "cpu_per_pod": 8}, [True, False, False]),
+        ({"gpus_per_pod": 0, "memory_gib_per_pod": 8}, [False, True, False]),
+        ({"gpus_per_pod": 1}, [True, True, False]),
+        ({"gpus_per_pod": 2}, [True, False, False]),
+        ({"gpus_per_pod": 0.5}, [True, True, False]),
+        ({"gpus_per_pod": 0.25, "node_selector": {"zone": ["b"]}}, [False, True, False]),
+        ({"gpus_per_pod": 0, "node_selector": {"zone": ["a", "b"]}}, [True, True, False]),
+        ({"gpus_per_pod": 0, "node_selector": {"zone": ["a"], "x": ["y"]}}, [False] * 3),
+    ],
+)
+def test_a_pod_fits_where_all_of_its_amounts_and_labels_are(fields, fits):
+    machines = _Machines(
+        gpus=np.array([[1.0, 1.0], [1.0, 0.5], [0.0, 0.0]]),
+        cpu=np.array([8.0, 4.0, 0.5]),
+        memory_gib=np.array([4.0, 8.0, 8.0]),
+        labels=[{"zone": "a"}, {"zone": "b"}, {"zone": "a"}],
+    )
+    made = ScenarioJob.model_validate({"name": "j", "queue": "q", **fields}, by_name=True)
+    assert machines.fits(made).tolist() == fits

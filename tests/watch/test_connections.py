@@ -13,6 +13,7 @@ from kai_py.watch.connections import (
     ConnectionClosedError,
     Connections,
     Endpoint,
+    connect_failure,
 )
 from kai_py.watch.credentials import Anonymous, ServerAccess
 from kai_py.watch.errors import CredentialsError, InvalidName, TimedOut, Unreachable
@@ -222,6 +223,27 @@ async def test_what_is_no_address_is_told(server):
     async with connect(Anonymous(server)) as client:
         with pytest.raises(CredentialsError, match="is not the address of a server: "):
             await client.read("/version", kind="Version")
+
+
+def untrusted(message=""):
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = message
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (untrusted("it has expired"), "cannot trust the certificate of api: it has expired"),
+        (untrusted(), f"cannot trust the certificate of api: {untrusted()}"),
+        (ConnectionRefusedError(111, "Connect call failed"), "cannot connect to api: Connection"),
+        (OSError(-2, "Name or service not known"), "cannot connect to api: Name or service"),
+        (OSError("odd"), "cannot connect to api: odd"),
+        (ValueError("no port"), "cannot connect to api: no port"),
+    ],
+)
+def test_why_there_is_no_connection_is_told_in_the_systems_words(error, text):
+    assert connect_failure("api", error).startswith(text)
 
 
 @pytest.fixture(scope="module")
