@@ -2,8 +2,8 @@
 
 import pytest
 
+from kai_py.embedded.resources import CHECKED_KINDS
 from kai_py.lint.check import lint_together
-from kai_py.lint.refused import _VALIDATE
 from tests.lint.manifests import errors
 
 POD = """\
@@ -117,7 +117,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted({kind for _, kind in _VALIDATE}))
+@pytest.mark.parametrize("kind", sorted({kind for _, kind in CHECKED_KINDS}))
 def test_every_kind_that_can_be_validated_is(kind):
     assert f"kind: {kind}\n" in WRONG[kind]
     assert any("the API rejects it" in each for each in errors(WRONG[kind]))
