@@ -10,10 +10,12 @@ is abandoned.
 import asyncio
 import logging
 import multiprocessing
+import os
+import signal
 import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -44,6 +46,7 @@ log = logging.getLogger(__name__)
 CACHE_SECONDS = 60.0
 SEARCH_SECONDS = 30.0
 TIMEOUT_SECONDS = 120.0
+SIMULATION_NICENESS = 10
 UNTIL_PLACED, ADD = "until-placed", "add"
 T = TypeVar("T")
 OnPartial: TypeAlias = Callable[[object], None]
@@ -109,9 +112,14 @@ class Advisor:
         return await self._cached_answer(asked, partial(_what_if, changes, like))
 
     def close(self) -> None:
-        """Kill the other process, if it runs."""
-        if self._process is not None and self._process.is_alive():
-            self._process.kill()
+        """Kill the other process, if it runs, and the simulations that it has forked."""
+        process = self._process
+        if process is None or process.pid is None or not process.is_alive():
+            return
+        # Just after its start it does not lead a group yet.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
     async def _cached_answer(
         self, question: Hashable, query: Query[T], on_partial: OnPartial = _ignore_partial
@@ -189,7 +197,12 @@ def _run_query(
     now: float,
     query: Query[object],
 ) -> None:
-    """Send parts of the answer as they come, and at last what was wrong, or the answer."""
+    """Send parts of the answer as they come, and at last what was wrong, or the answer.
+
+    In a process group of its own, with a priority below that of the scheduler.
+    """
+    os.setpgid(0, 0)
+    os.nice(SIMULATION_NICENESS)
     try:
         answer = query(
             documents, configuration, now, lambda part: connection.send((True, "", "", part))

@@ -5,6 +5,9 @@ Answers are kept for a minute, however many questions are asked.
 
 import asyncio
 import contextlib
+import os
+import time
+from functools import partial
 
 import pytest
 
@@ -16,6 +19,7 @@ from kai_py.embedded.nodes import h100_node, h100_slices, nvidia_device_classes
 from kai_py.observe.suggestion import InvalidQuestionError, NoAnswerError
 from kai_py.simulate import advisor
 from kai_py.simulate.advisor import CACHE_SECONDS, Advisor
+from kai_py.simulate.fork import started_in_fork
 from kai_py.simulate.what_if import NodesNeeded
 from tests.simulate.clusters import job, queue, template
 from tests.support.cluster.eventually import eventually
@@ -82,6 +86,24 @@ async def test_whoever_ends_does_not_wait_for_an_answer(tmp_path):
         async with asyncio.timeout(patience(30)):
             with pytest.raises(NoAnswerError, match="ended without a result"):
                 await answer
+
+
+def fork_and_sleep(fifo, _documents, _configuration, _now, on_partial):
+    os.open(fifo, os.O_WRONLY)
+    with started_in_fork(lambda: time.sleep(3600)) as answer:
+        on_partial("begun")
+        return answer()
+
+
+def test_simulations_end_with_the_process_that_has_forked_them(tmp_path):
+    asked, fifo = Advisor(None, Configuration()), tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(NoAnswerError, match="ended without a result"):
+        asked._run_in_process([], partial(fork_and_sleep, fifo), lambda _: asked.close())
+    os.set_blocking(reading, True)
+    assert os.read(reading, 1) == b"", "no process has the other end open"
+    os.close(reading)
 
 
 def test_answers_are_dropped_once_they_are_old(monkeypatch):
