@@ -123,6 +123,7 @@ def test_jobs_for_whole_nodes_preempt_the_jobs_on_one_node_each():
     assert decided(problems.preempt_for_nodes(3, 2)(1)) == "2 nominated, 16 evicted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build", [problems.allocate(20, 80), problems.reclaim_many(3), problems.gangs(5, 4, 4)]
 )

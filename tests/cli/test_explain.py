@@ -238,6 +238,7 @@ def test_a_job_that_was_never_applied_is_explained_with_the_pods_to_come(tmp_pat
     assert "9 pods must start together" in printed
 
 
+@pytest.mark.slow
 def test_pods_that_were_never_applied_are_explained_too(tmp_path, caplog):
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     tainted = manifests.node("n0", **ready)

@@ -106,6 +106,7 @@ def test_what_other_schedulers_place_is_told(saved, tmp_path):
     assert "other schedulers are left out: default-scheduler 1; only those" in result.stderr
 
 
+@pytest.mark.slow
 def test_nodes_may_be_like_one_in_a_file(saved, tmp_path):
     shape, manifest = tmp_path / "b200.yaml", tmp_path / "job.yaml"
     shape.write_text(yaml.safe_dump_all(PATTERN))

@@ -192,6 +192,7 @@ async def test_a_reservation_that_its_node_refused_is_told_and_deleted(cluster, 
     assert kept(cluster) == []
 
 
+@pytest.mark.slow
 async def test_no_reservation_is_made_after_another_of_the_pod_has_failed(cluster, groups):
     both = msgspec.structs.replace(sharing(cluster), gpus=(SharedGpu("g", 0), SharedGpu("h", 1)))
     binding = asyncio.create_task(bind(cluster, groups, both, uuids=(), timeout=0.3))

@@ -84,6 +84,7 @@ async def test_passing_failures_are_ridden_out(cluster, kind, fault):
     assert_all_bound(cluster, 2)
 
 
+@pytest.mark.slow
 async def test_retry_after_is_respected(cluster):
     gang = gang_with_claims(cluster, 1)
     cluster.fail_once("create", "Pod/binding", refuse(429, "TooManyRequests", retry_after=1))

@@ -100,6 +100,7 @@ def test_one_alone(process, poison):
     canary_starts(process, 1)
 
 
+@pytest.mark.slow
 def test_the_state_of_a_cycle_dies_with_its_last_reference(process, monkeypatch):
     """Without the garbage collector, which stops the scheduler: also with claims that fail."""
     opened = []

@@ -360,6 +360,7 @@ async def test_one_reader_leaves_simulations_to_others(tmp_path):
             assert (await ask("anna", f"{drain}0"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_no_reader_takes_all_event_streams(tmp_path, monkeypatch):
     monkeypatch.setattr(http_api, "MAX_LISTENERS_OF_READER", 1)
     monkeypatch.setattr(http_api, "MAX_LISTENERS", 2)

@@ -81,6 +81,7 @@ def test_within_the_limit_the_first_is_taken():
     assert given(world(8, *asking("p", listed(8, 2))).plan()) == {("p", "gpu/x8"): 8}
 
 
+@pytest.mark.slow
 def test_the_reason_names_the_alternatives_that_the_quota_closed():
     five = {"name": "gpu", "exactly": {"deviceClassName": GPU, "count": 5}}
     first = asking("first", five, queue="other", priority=1)

@@ -252,6 +252,7 @@ def test_a_puzzle_is_answered_or_given_up(puzzle: Puzzle):
     assert steps.per_gang == STEPS_PER_GANG
 
 
+@pytest.mark.slow
 def test_an_explanation_does_not_cut_the_search_short():
     """The claim is infeasible in 30 steps; without a constraint, searches are much longer."""
     puzzle = PUZZLES["20 requests of eight alternatives"]

@@ -47,6 +47,7 @@ def test_a_claim_counts_whichever_pod_of_the_gang_came_first(names, maximum):
     assert len(started) == (3 if maximum == 4 else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", list(itertools.permutations(("a", "b", "c"))))
 @pytest.mark.parametrize(("maximum", "starts"), [(3, False), (4, True)])
 def test_pods_that_start_together_pay_for_their_claim_once(names, maximum, starts):

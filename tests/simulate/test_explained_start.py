@@ -56,6 +56,7 @@ def test_pods_that_the_api_server_refused_are_missing_though_simulated_controlle
     assert found.message == "minMember is 2; existing pods: 1."
 
 
+@pytest.mark.slow
 def test_a_gang_whose_pods_are_all_ending_is_terminating():
     cluster = simulated(queue("team", 8), job("train", 1, "team"))
     cluster.settle(30)

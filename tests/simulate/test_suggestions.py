@@ -45,6 +45,7 @@ def test_a_running_gang_needs_nothing():
     assert suggestions(settled(queue("team", 8), job("four", 4, "team")), "four") == ()
 
 
+@pytest.mark.slow
 def test_a_gang_that_starts_by_itself_is_to_be_waited_for():
     protected = queue("team", 8, preemptMinRuntime="5m")
     urgent = priority_class("urgent", 10)
@@ -154,6 +155,7 @@ def held(count):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("joined", "maximum", "raised"), [(True, 3, 4), (False, 1, 2)])
 def test_claims_that_are_joined_count_as_what_the_queue_owes(joined, maximum, raised):
     """By what it owes for a pod that runs, and by what it would owe for one that waits."""
@@ -219,6 +221,7 @@ def test_what_runs_at_its_floor_needs_capacity_for_one_pod_more():
     assert all(step.verb is not Verb.DELETE for each in found for step in each.steps)
 
 
+@pytest.mark.slow
 def test_a_gang_above_a_max_is_let_start_with_its_floor():
     cluster = settled(queue("team", 0, 1), elastic("grows", 6, 2, "team"))
     found = suggestions(cluster, "grows")

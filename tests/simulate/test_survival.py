@@ -63,6 +63,7 @@ def test_a_job_that_lost_all_its_pods_completes(action):
     assert ended(cluster) == {"low": "Complete", "high": "Complete"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [preempting, reclaiming])
 def test_a_job_that_may_not_be_suspended_runs_on_and_is_asked_ever_more_rarely(action, monkeypatch):
     queues, low, high = action()

@@ -58,6 +58,7 @@ def test_no_change_makes_no_difference():
     assert len(comparison.pending) == 1
 
 
+@pytest.mark.slow
 def test_a_drained_gang_that_finds_another_node_loses_pods_all_the_same():
     cluster = settled(queue("team", 8), job("six", 6, "team"), nodes=2, gpus=6)
     [member, *_] = cluster.snapshot().gangs["default/Job/six"].bound
@@ -77,6 +78,7 @@ def tainted(key):
     return lambda node: {**node, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state",
     [

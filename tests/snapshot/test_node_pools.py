@@ -87,6 +87,7 @@ def fabric(name):
     return replace(made, spec=spec)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32))
 def test_whatever_moves_between_ten_pools_is_always_in_exactly_one(seed):

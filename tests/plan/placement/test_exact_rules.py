@@ -266,6 +266,7 @@ def judge(seed: int, rules: str) -> str:
     return "feasible" if exists else "infeasible"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", KINDS)
 def test_every_gang_that_can_be_placed_is_placed(rules: str):
     verdicts = [judge(seed, rules) for seed in range(50)]

@@ -281,6 +281,7 @@ def test_a_pod_that_is_stuck_terminating_refuses_and_does_not_count_for_spread()
     assert placed(cluster(*nodes, queue("q", 9), stuck, refuses).plan(now=90_000)) == {}
 
 
+@pytest.mark.slow
 def test_each_of_thousands_of_spread_constraints_costs_the_same():
     keys = [f"zone-{i}" for i in range(6000)]
     spread = tuple(
