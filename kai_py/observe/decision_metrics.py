@@ -2,9 +2,9 @@
 
 A gang's waiting time runs from its creation, or from the last eviction of a pod of it, to the
 placement of minMember. An evicted pod had run since it was bound; it loses that, or the time since
-the last checkpoint that its workload declares. Labels: queues, five sizes of gangs, actions, how
-often a gang was evicted; the gang is an exemplar of the waiting time, of which each bucket keeps
-only the last.
+the last checkpoint that its workload declares. An eviction that is refused and repeated counts
+once. Labels: queues, five sizes of gangs, actions, how often a gang was evicted; the gang is an
+exemplar of the waiting time, of which each bucket keeps only the last.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,6 +28,8 @@ TIMES = (*map(str, range(1, MOST_TIMES)), f"{MOST_TIMES}+")
 
 MAX_EVICTED_GANGS = 16_384
 """Gangs whose evictions of the last day are remembered."""
+REPEATED_WITHIN = 600.0
+"""Seconds after which the eviction of a pod is another one, and none that was refused."""
 
 
 class DecisionMetrics:
@@ -65,6 +67,8 @@ class DecisionMetrics:
         self._queues: set[str] = set()
         self._eviction_times: dict[str, list[float]] = {}
         """By gang, those evicted last at the end."""
+        self._evicted_pods: dict[str, float] = {}
+        """By uid, pods that were evicted or should have been, and when last; those at the end."""
         self._early_pods = Counter(
             "kai_py_pods_evicted_early_total",
             "Pods evicted within two minutes of their start, by action.",
@@ -93,9 +97,15 @@ class DecisionMetrics:
                 self._count_evicted(decision, gang, now)
 
     def _count_evicted(self, decision: Decision, gang: Gang, now: float) -> None:
-        self._count_evicted_gang(decision.gang, gang.queue, now)
         names, action = set(decision.pods), decision.action
-        evicted = [member for member in gang.bound if str(member.pod) in names]
+        chosen = [member for member in gang.bound if str(member.pod) in names]
+        evicted = [member for member in chosen if member.pod.uid not in self._evicted_pods]
+        for member in chosen:
+            self._evicted_pods.pop(member.pod.uid, None)
+            self._evicted_pods[member.pod.uid] = now
+        if not evicted:
+            return
+        self._count_evicted_gang(decision.gang, gang.queue, now)
         ran = [(m, max(now - m.bound_since, 0.0), m.charged_gpus) for m in evicted]
         self._run_gpu_seconds.labels(action).inc(sum(time * gpus for _, time, gpus in ran))
         self._early_pods.labels(action).inc(sum(time < EARLY_SECONDS for _, time, _ in ran))
@@ -116,6 +126,11 @@ class DecisionMetrics:
         self._evicted_gangs.labels(queue, times).inc()
 
     def _forget_evicted(self, now: float) -> None:
+        while self._evicted_pods:
+            pod, at = next(iter(self._evicted_pods.items()))
+            if now - REPEATED_WITHIN < at <= now:
+                break
+            del self._evicted_pods[pod]
         while self._eviction_times:
             first = next(iter(self._eviction_times))
             counts = self._eviction_times[first][-1] > now - DAY

@@ -12,6 +12,8 @@ from tests.observe.shown import view_of
 from tests.support.records import replace
 from tests.support.worlds import gang, world
 
+LOST = {"queue": "team", "action": "preempt"}
+
 
 def counted(*snapshots):
     return measured(*snapshots).get_sample_value
@@ -60,8 +62,7 @@ def test_an_eviction_loses_what_its_pods_had_run():
     value = counted(world({"n1": 8}, runs, urgent, queues=queues).snapshot(60.0))
     assert value("kai_py_evicted_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
     assert value("kai_py_evicted_gpu_seconds_total", {"action": "reclaim"}) == 0.0
-    lost = {"queue": "team", "action": "preempt"}
-    assert value("kai_py_lost_gpu_seconds_total", lost) == 8 * 60.0
+    assert value("kai_py_lost_gpu_seconds_total", LOST) == 8 * 60.0
     assert value("kai_py_pods_evicted_early_total", {"action": "preempt"}) == 2
 
 
@@ -75,6 +76,22 @@ def test_the_evictions_of_a_gang_are_counted_by_how_often_it_was_evicted_that_da
     value = counted(*snapshots)
     labels = ({"queue": "team", "times": times} for times in ("1", "2", "3", "4+"))
     assert [value("kai_py_gangs_evicted_total", each) for each in labels] == [2, 1, 1, 2]
+
+
+def test_an_eviction_that_is_refused_and_repeated_counts_once():
+    runs = gang("low", pods=2, gpus=4, node="n1", created=0.0)
+    urgent = gang("high", pods=1, gpus=8, created=50.0, priority=9)
+    queues = [QueueInfo(name="team", deserved={"gpu": 8.0}, max={"gpu": 8.0})]
+    taken, quiet = (world({"n1": 8}, *gangs, queues=queues) for gangs in ((runs, urgent), (runs,)))
+    times = (60.0, 61.0, 500.0, 1000.0)
+    value = counted(*(each.snapshot(at) for at in times for each in (taken, quiet)))
+    assert value("kai_py_evicted_gpu_seconds_total", {"action": "preempt"}) == 8 * 60.0
+    assert value("kai_py_lost_gpu_seconds_total", LOST) == 8 * 60.0
+    assert value("kai_py_pods_evicted_early_total", {"action": "preempt"}) == 2
+    labels = ({"queue": "team", "times": times} for times in ("1", "2"))
+    assert [value("kai_py_gangs_evicted_total", each) for each in labels] == [1, None]
+    again = counted(*(each.snapshot(at) for at in (60.0, 661.0) for each in (taken, quiet)))
+    assert again("kai_py_lost_gpu_seconds_total", LOST) == 8 * (60.0 + 661.0)
 
 
 def test_counters_of_a_queue_start_at_zero_and_end_with_the_queue():
