@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from kai_py.api.times import DAY, HOUR
+from kai_py.api.times import DAY, HOUR, happened_within
 from kai_py.observe.decision_log import Decision, DecisionKind
 from kai_py.observe.metrics import exemplar
 from kai_py.plan.plan import Action, Plan
 from kai_py.policy.lost_work import EARLY_SECONDS, lost_seconds
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.tables.assumptions import LONGEST_BACKOFF
 
 WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, HOUR, 4 * HOUR, 12 * HOUR, DAY)
 SIZES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
@@ -28,8 +29,6 @@ TIMES = (*map(str, range(1, MOST_TIMES)), f"{MOST_TIMES}+")
 
 MAX_EVICTED_GANGS = 16_384
 """Gangs whose evictions of the last day are remembered."""
-REPEATED_WITHIN = 600.0
-"""Seconds after which the eviction of a pod is another one, and none that was refused."""
 
 
 class DecisionMetrics:
@@ -68,7 +67,10 @@ class DecisionMetrics:
         self._eviction_times: dict[str, list[float]] = {}
         """By gang, those evicted last at the end."""
         self._evicted_pods: dict[str, float] = {}
-        """By uid, pods that were evicted or should have been, and when last; those at the end."""
+        """By uid, when the eviction of a pod was last decided; the latest at the end.
+
+        Within ``LONGEST_BACKOFF`` it is repeated only because it was refused.
+        """
         self._early_pods = Counter(
             "kai_py_pods_evicted_early_total",
             "Pods evicted within two minutes of their start, by action.",
@@ -128,7 +130,7 @@ class DecisionMetrics:
     def _forget_evicted(self, now: float) -> None:
         while self._evicted_pods:
             pod, at = next(iter(self._evicted_pods.items()))
-            if now - REPEATED_WITHIN < at <= now:
+            if happened_within(LONGEST_BACKOFF, at, now):
                 break
             del self._evicted_pods[pod]
         while self._eviction_times:

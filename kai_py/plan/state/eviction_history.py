@@ -53,7 +53,7 @@ class EvictionHistory:
     by_gang: dict[str, list[GangEviction]] = field(default_factory=dict)
     """When each gang lost pods within a day; in memory only."""
     _planned: dict[str, tuple[str, GangEviction, str]] = field(default_factory=dict)
-    """By uid the queue, the eviction and the gang of pods that may still be refused."""
+    """By pod uid: the queue, the eviction and the gang; it may still be refused. Latest last."""
     _known: set[str] = field(default_factory=set)
     _started: tuple[Mapping[str, Gang], float, Sequence[Gang]] | None = None
 
@@ -70,6 +70,7 @@ class EvictionHistory:
         others = [it for it in evictions if it.action not in (Action.STALE, Action.DEPARTURE)]
         for each in others:
             eviction = GangEviction(now, is_within_queue(each.action))
+            self._planned.pop(each.pod.uid, None)
             self._planned[each.pod.uid] = each.queue, eviction, each.gang
         counted = Counter((each.queue, each.gang, is_within_queue(each.action)) for each in others)
         for (queue, gang, within_queue), count in counted.items():
@@ -101,8 +102,11 @@ class EvictionHistory:
 
     def prune(self, now: float, cooldown: float) -> None:
         """Drop records that no longer count at ``now``."""
-        planned = self._planned.items()
-        self._planned = {uid: it for uid, it in planned if happened_within(HOUR, it[1].at, now)}
+        while self._planned:
+            uid, (_, eviction, _) = next(iter(self._planned.items()))
+            if happened_within(HOUR, eviction.at, now):
+                break
+            del self._planned[uid]
         counted = max(HOUR, cooldown)
         recent = {
             queue: [each for each in records if happened_within(counted, each.at, now)]
