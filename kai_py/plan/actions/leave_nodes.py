@@ -130,7 +130,7 @@ def _treat(state: CycleState, gang: Gang, leaving: Sequence[Member]) -> None:
 
 
 def _is_protected(state: CycleState, gang: Gang, members: Sequence[Member], why: str) -> bool:
-    """Whether a budget, or the workload itself, forbids the eviction; the gang is then reported."""
+    """Whether the API server or the workload forbids the eviction; the gang is then reported."""
     protection = protection_of(state, gang, members)
     if protection:
         _note(state, gang, f"{why}; the gang runs until then, as {protection}")

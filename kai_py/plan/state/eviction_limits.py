@@ -38,7 +38,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import EvictionRecord, inherited
 
 SETTLING = "eviction.settlingTime"
-REFUSED = "the API server's refusal to evict them"
+REFUSED = "a refusal by the API server (see FailedEviction events)"
 
 
 class Evictable(Protocol):
