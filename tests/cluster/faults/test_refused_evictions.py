@@ -4,11 +4,10 @@ import asyncio
 
 from kai_py.plan.state.eviction_limits import REFUSED
 from tests.cluster.fake_kubelet import gpu_nodes
-from tests.cluster.queues.test_preemption import HIGH, IGNORE_DISRUPTIONS, LOW
-from tests.support.cluster.api import Document
+from tests.cluster.queues.test_preemption import HIGH, LOW, prioritised
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.manifests import job, pod_spec, queue
+from tests.support.cluster.manifests import claim_template, queue
 from tests.support.cluster.scheduling import install_definitions, scheduling
 from tests.support.cluster.view import View
 
@@ -39,21 +38,14 @@ BINDING = {
 BINDING_PATH = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keep"
 
 
-def prioritised(name: str, priority: str) -> Document:
-    """A Job of eight pods that fill a node; being preempted is no failure for it."""
-    made = job(name, 8, pod_spec(gpus=1, priorityClassName=priority))
-    made["spec"]["podFailurePolicy"] = IGNORE_DISRUPTIONS
-    return made
-
-
 async def test_a_gang_waits_while_its_victims_may_not_be_evicted_and_not_longer(real: Cluster):
     await install_definitions(real.api)
     view = View(real.api)
-    async with real.run_nodes(gpu_nodes(1, plugin_gpus=8)), scheduling(real):
-        await real.submit(queue(), LOW, HIGH, POLICY, BINDING)
-        await real.submit(prioritised("kept", "low"))
+    async with real.run_nodes(gpu_nodes(1, published_gpus=8)), scheduling(real):
+        await real.submit(queue(), LOW, HIGH, claim_template(), POLICY, BINDING)
+        await real.submit(prioritised("kept", 8, "low"))
         before = await view.wait_bound("kept", 8)
-        await real.submit(prioritised("high", "high"))
+        await real.submit(prioritised("high", 8, "high"))
 
         async def told() -> bool:
             return any(REFUSED in each for each in await view.say("high"))
@@ -69,13 +61,13 @@ async def test_a_gang_waits_while_its_victims_may_not_be_evicted_and_not_longer(
 async def test_other_victims_leave_in_place_of_those_that_may_not(real: Cluster):
     await install_definitions(real.api)
     view = View(real.api)
-    async with real.run_nodes(gpu_nodes(2, plugin_gpus=8)), scheduling(real):
-        await real.submit(queue(), LOW, HIGH, POLICY, BINDING)
-        await real.submit(prioritised("other", "low"))
+    async with real.run_nodes(gpu_nodes(2, published_gpus=8)), scheduling(real):
+        await real.submit(queue(), LOW, HIGH, claim_template(), POLICY, BINDING)
+        await real.submit(prioritised("other", 8, "low"))
         await view.wait_bound("other", 8)
         # It has lost less when it is evicted.
-        await real.submit(prioritised("kept", "low"))
+        await real.submit(prioritised("kept", 8, "low"))
         kept = await view.wait_bound("kept", 8)
-        await real.submit(prioritised("high", "high"))
+        await real.submit(prioritised("high", 8, "high"))
         await view.wait_bound("high", 8, within=30)
         assert await view.bound("kept") == kept
