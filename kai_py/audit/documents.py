@@ -75,7 +75,7 @@ def decode_objects(documents: Iterable[Document]) -> DecodedObjects:
         try:
             record = resource.decode(msgspec.json.encode(document))
             if resource.kind is NATIVE_GROUPS:
-                claims_of(record)
+                claims_of(record)  # one that cannot be read is a problem of this object
         except ValueError as error:
             decoded.problems.append((object_name(document), str(error)))
             continue

@@ -117,7 +117,7 @@ async def bind(
                 continue  # the pod was only changed, so there is no need to wait
             if isinstance(refusal, Invalid):
                 reason = str(refusal)
-                break  # it would be refused again; meanwhile no other gang gets the capacity
+                break  # repeated, it would be refused again, and keep the capacity meanwhile
         except TRANSIENT as error:
             failure = error
         except ApiError as error:

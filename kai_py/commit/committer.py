@@ -91,7 +91,7 @@ class Committer:
         self._claim_uids: Counter[str] = Counter()
         self._evicting: dict[str, str] = {}
         """By the uids of the pods that are being evicted: the gang for which they are."""
-        self._await_evictions: set[str] = set()
+        self._awaiting_evictions: set[str] = set()
         """Gangs that could start by the plan, but for which pods are still being evicted."""
         self.releasing: set[str] = set()
         """Uids of the claims that are being released: no transaction starts with them meanwhile."""
@@ -126,7 +126,7 @@ class Committer:
                 continue
             if gang.gang in evicted_for:
                 # A refused eviction frees no quota, on which the plan counts.
-                self._await_evictions.add(gang.gang)
+                self._awaiting_evictions.add(gang.gang)
             elif self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
         suspended: dict[str, list[Eviction]] = {}
@@ -355,8 +355,8 @@ class Committer:
     def _record_eviction(self, result: EvictionResult) -> None:
         eviction, uid = result.eviction, result.eviction.pod.uid
         del self._evicting[uid]
-        if eviction.preemptor in self._await_evictions:
-            self._await_evictions.discard(eviction.preemptor)
+        if eviction.preemptor in self._awaiting_evictions:
+            self._awaiting_evictions.discard(eviction.preemptor)
             self._wake(0.0)
         self._metrics.evictions.labels(eviction.action.value, result.outcome.value).inc()
         now = asyncio.get_running_loop().time()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 KEYS_PER_TURN = 200
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-"""Wait after a refusal, which doubles, as in Kubernetes, where it begins with 5 ms."""
+"""Before a refused key is reconciled again; doubled each time, as by Kubernetes' controllers."""
 
 Key: TypeAlias = tuple[str, ...]
 """Key of an object to reconcile, usually (namespace, name)."""
@@ -149,7 +149,7 @@ class Runtime:
             self._retries.pop((number, key), None)
 
     def _retry_later(self, number: int, key: Key) -> None:
-        """Reconcile a key again after a refusal, at the latest of the times that were set."""
+        """Reconcile a refused key again after a backoff, which replaces one that still runs."""
         refusals, timer = self._retries.get((number, key), (0, None))
         if timer is not None:
             timer.cancel()

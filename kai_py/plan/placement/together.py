@@ -45,6 +45,7 @@ class TogetherSearch:
     fits: ShapeFits
     steps: SearchSteps
     _pods: Sequence[Member] = field(init=False)
+    _last_step: int = field(init=False)
     _by_row: dict[int, list[Member]] = field(default_factory=dict)
     _known: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
