@@ -236,7 +236,9 @@ def _kai_template(document: Document) -> str:
     subject = f'"{document["apiVersion"]}" "{kind}"'
     condition = f'include "kai-py.mayMake" (list . {subject} "{name}")'
     if kind == "Queue":
-        condition = f'not (lookup {subject} "" "{name}")'
+        # Helm's lookup of a kind that the cluster does not have is an error.
+        served = f'.Capabilities.APIVersions.Has "{document["apiVersion"]}/{kind}"'
+        condition = f'not (and ({served}) (lookup {subject} "" "{name}"))'
     text = plain_yaml({**document, "metadata": metadata})
     guarded = f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
     return _conditional(guarded, KAI_API_SWITCH)

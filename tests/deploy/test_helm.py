@@ -1,4 +1,4 @@
-"""Helm's own packages render and lint the chart as intended."""
+"""Helm renders and lints the chart as intended."""
 
 import json
 import shutil
@@ -9,14 +9,14 @@ import yaml
 from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
 from kai_py.deploy.objects import CONFIGURATION_FILE, NAME, Installation, manifests
 from kai_py.deploy.permissions import Right, cluster_rules
-from tests.deploy.helm import render
+from tests.deploy.helm import helm, render
 from tests.support import yaml_text
 from tests.support.patience import time_limit
 from tests.support.repository import CHART
 
 
 def built_once(test):
-    """Mark a test that may have to build helm's rendering first."""
+    """Mark a test that may have to build helm first."""
     return pytest.mark.slow(pytest.mark.timeout(time_limit(1200))(test))
 
 
@@ -74,6 +74,13 @@ def test_helm_renders_what_install_prints():
     switches = dict.fromkeys(("serviceMonitor", "rules", "dashboards"), True)
     values = {"image": wanted.image, "monitoring": switches, "webhook": {"enabled": True}}
     assert named(documents(render(CHART, "gpu", json.dumps(values)))) == named(printed)
+
+
+@built_once
+def test_helm_lints_the_chart():
+    values = {"image": "i", "webhook": {"enabled": True}, "withKaiApi": True}
+    done = helm("lint", "--strict", CHART, "--values=-", values=json.dumps(values))
+    assert done.returncode == 0, done.stdout
 
 
 def without_annotations(found):
