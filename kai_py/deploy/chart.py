@@ -81,6 +81,12 @@ The runbooks of alerts become links where the value says where docs/runbooks is 
 """
 DASHBOARDS_SWITCH = "monitoring.dashboards"
 KEPT = {"helm.sh/resource-policy": "keep"}
+AFTER_DEFINITIONS = {
+    "helm.sh/hook": "post-install,post-upgrade",
+    # By default hooks are deleted before they are made again. Helm makes none that exist; Argo CD,
+    # which renders without a cluster, would delete queues that are in use.
+    "helm.sh/hook-delete-policy": "hook-failed",
+}
 DIGEST_KEY = "kai-py/configuration"
 
 SCHEDULERS = (
@@ -231,7 +237,7 @@ def _kai_template(document: Document) -> str:
     Queues are made after their definition, and only where they do not exist: users change them.
     """
     kind, name = str(document["kind"]), str(document["metadata"]["name"])
-    keys = {"helm.sh/hook": "post-install,post-upgrade"} if kind == "Queue" else KEPT
+    keys = AFTER_DEFINITIONS if kind == "Queue" else KEPT
     metadata = {**document["metadata"], "annotations": keys}
     subject = f'"{document["apiVersion"]}" "{kind}"'
     condition = f'include "kai-py.mayMake" (list . {subject} "{name}")'

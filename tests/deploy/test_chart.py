@@ -61,3 +61,10 @@ def test_every_value_is_explained():
     ]
     assert len(rows) > 40
     assert [row for row in rows if len(row) != 3 or not row[2].removesuffix(" |").strip()] == []
+
+
+@pytest.mark.slow
+def test_no_hook_is_deleted_before_it_is_made_again():
+    hooks = [text for text in chart().values() if "helm.sh/hook:" in text]
+    assert len(hooks) == 2
+    assert all("helm.sh/hook-delete-policy: hook-failed" in text for text in hooks)
