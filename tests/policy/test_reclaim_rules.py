@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from kai_py.policy.fairness_rules import KAI, NATIVE, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, diverging_siblings
 from kai_py.policy.reclaim_rules import (
+    ReclaimAllowance,
     Reclaimer,
     ReclaimRule,
     Victims,
@@ -200,33 +203,73 @@ def as_victims(taken):
     return Victims(np.array([leaf for leaf, _ in taken], np.int32), amount)
 
 
-def allowed_one_by_one(standing, reclaimer, taken, multiplier=1.0):
-    """The rules of the kai profile as loops over queues, resources and victims."""
-    queues = standing.queues
+def compared(reclaimer, rules):
+    """The resources that count."""
+    requested = np.flatnonzero(reclaimer.request).tolist()
+    return (
+        requested if requested and rules.compared_resources is NATIVE.compared_resources else [0, 1]
+    )
+
+
+def is_above(amounts, bounds, rows):
+    return any(amounts[row] > bounds[row] for row in rows)
+
+
+def may_start(standing, reclaimer, rules):
+    """Rule 1 as a loop over resources."""
+    at, rows = reclaimer.queue, compared(reclaimer, rules)
+    if is_above(standing.allocated[:, at] + reclaimer.request, standing.fair[:, at], rows):
+        return False
+    stays = standing.non_preemptible[:, at] + reclaimer.request
+    return reclaimer.preemptible or not is_above(stays, standing.queues.deserved[:, at], rows)
+
+
+def queues_to_ask(standing, reclaimer, rules):
+    """Rule 2 as loops over queues and resources."""
+    queues, rows = standing.queues, compared(reclaimer, rules)
+    asked = []
+    for r, v in zip(*diverging_siblings(queues, reclaimer.queue), strict=True):
+        own = standing.allocated[:, r] + reclaimer.request
+        has, deserved = standing.allocated[:, v], queues.deserved[:, v]
+        requested = [row for row in (0, 1) if reclaimer.request[row] and deserved[row] < INF]
+        if is_above(own, queues.deserved[:, r], rows):
+            takes = is_above(has, standing.allocatable[:, v], rows)
+        else:
+            takes = is_above(has, deserved, requested) or not is_above(deserved, has, requested)
+        asked.append(bool(takes and r != v))
+    return asked
+
+
+def allowed_one_by_one(standing, reclaimer, taken, rules):
+    """Rules 3 to 5 as loops over queues, resources and victims."""
+    queues, rows = standing.queues, compared(reclaimer, rules)
     left = {q: standing.allocated[:, q].copy() for q in range(len(queues))}
     involved = {}
     ours, theirs = diverging_siblings(queues, reclaimer.queue)
     for leaf, amount in sorted(taken, key=lambda victim: victim[0]):
         r, v = ours[leaf], theirs[leaf]
-        starved = (standing.allocated[:, r] + reclaimer.request <= queues.deserved[:, r]).all()
-        above_share = (left[v] > standing.allocatable[:, v]).any()
-        above_deserved = (left[v] > queues.deserved[:, v]).any()
+        own = standing.allocated[:, r] + reclaimer.request
+        starved = not is_above(own, queues.deserved[:, r], rows)
+        above_share = is_above(left[v], standing.allocatable[:, v], rows)
+        above_deserved = is_above(left[v], queues.deserved[:, v], rows)
         if not (above_share or (starved and above_deserved)):
             return False
         for q in queues.ancestors(leaf):
             left[q] -= amount
             involved.setdefault(q, set()).update(np.flatnonzero(amount).tolist())
+    requested = set(np.flatnonzero(reclaimer.request).tolist())
     for q in queues.ancestors(reclaimer.queue):
-        for x, rows in involved.items():
+        for x, lost in involved.items():
             if queues.parent[x] != queues.parent[q] or x == q:
                 continue
-            for row in rows | set(np.flatnonzero(reclaimer.request).tolist()):
+            for row in requested | (lost if rules is not NATIVE else set()):
                 ratio = saturation(left[q][row] + reclaimer.request[row], standing.fair[row, q])
                 other = saturation(left[x][row], standing.fair[row, x])
-                if ratio > 1 and standing.fair[row, x] > 0 and ratio * multiplier >= other:
+                weighted = ratio * rules.saturation_multiplier
+                if ratio > 1 and standing.fair[row, x] > 0 and weighted >= other:
                     return False
         held = standing.non_preemptible[:, q] + reclaimer.request
-        if not reclaimer.preemptible and (held > queues.deserved[:, q]).any():
+        if not reclaimer.preemptible and is_above(held, queues.deserved[:, q], rows):
             return False
     return True
 
@@ -237,17 +280,32 @@ def saturation(held, fair):
     return held / fair
 
 
-@given(scenes(), st.sampled_from([1.0, 1.5]))
-def test_arrays_equal_loops(scene, multiplier):
+@given(scenes(), st.sampled_from([NATIVE, KAI, replace(KAI, saturation_multiplier=1.5)]))
+def test_arrays_equal_loops(scene, rules):
     standing, reclaimer, taken = scene
     taken = [(leaf, amount) for leaf, amount in taken if any(amount)]
-    rules = FairnessRules(
-        division=KAI.division,
-        compared_resources=KAI.compared_resources,
-        saturation_multiplier=multiplier,
-    )
     refused = check_reclaim(standing, reclaimer, as_victims(taken), rules)
-    assert (refused is None) == allowed_one_by_one(standing, reclaimer, taken, multiplier)
+    assert (refused is None) == allowed_one_by_one(standing, reclaimer, taken, rules)
+    begins = check_reclaimer(standing, reclaimer, rules) is None
+    assert begins == may_start(standing, reclaimer, rules)
+    asked = reclaimable_queues(standing, reclaimer, rules).tolist()
+    assert asked == queues_to_ask(standing, reclaimer, rules)
+
+
+@given(scenes(), st.sampled_from([NATIVE, KAI]))
+def test_victims_taken_one_by_one_are_those_allowed_together(scene, rules):
+    """In the order of their queues, as ``check_victims`` takes them."""
+    standing, reclaimer, taken = scene
+    allowance, allowed = ReclaimAllowance(standing, reclaimer, rules), True
+    for leaf, amount in sorted(taken, key=lambda victim: victim[0]):
+        allowed = allowed and allowance.allows(leaf)
+        allowance.take(leaf, np.array(amount, float))
+    together = check_victims(standing, reclaimer, as_victims(taken), rules)
+    assert allowed == (together is None)
+    for leaf, amount in taken:
+        allowance.take(leaf, -np.array(amount, float))
+    fresh = ReclaimAllowance(standing, reclaimer, rules)
+    assert all(allowance.allows(q) == fresh.allows(q) for q in range(len(standing.queues)))
 
 
 @given(scenes(), st.randoms(use_true_random=False), st.sampled_from([NATIVE, KAI]))
