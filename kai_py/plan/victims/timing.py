@@ -164,19 +164,12 @@ def _costs_least_now(eviction: _Eviction, wait: _Wait, moments: Sequence[float])
         return False
     horizon = wait.latest if wait.bound <= now else math.inf
     considered = {at for at in (*moments[:MAX_MOMENTS], *moments[-1:]) if at <= horizon}
-    losses = dict[float, float]()
-    for at in considered:
-        losses[at] = _lost_at(eviction, at)
-        if lost > (at - now) * lacking + losses[at]:
-            return False
     relief = _relief(eviction) if reclaims else []
-    # Once others have released enough, no pod is evicted.
-    enough = relief[-1][0] if relief and not relief[-1][1] else math.inf
-    losses = {at: later for at, later in losses.items() if at < enough}
-    if math.isfinite(enough):
-        losses[enough] = 0.0
+    if relief and not relief[-1][1] and lost > _weighted_wait(now, relief[-1][0], relief) * lacking:
+        return False  # Once others have released enough, no pod is evicted.
     return all(
-        lost <= _weighted_wait(now, at, relief) * lacking + later for at, later in losses.items()
+        lost <= _weighted_wait(now, at, relief) * lacking + _lost_at(eviction, at)
+        for at in considered
     )
 
 
