@@ -1,10 +1,15 @@
-"""What an assumed binding says of a pod, until it is withdrawn."""
+"""What an assumed binding says of a pod, until it is withdrawn, and how long others hold."""
+
+from datetime import UTC, datetime
+
+import pytest
 
 from kai_py.api.gpu_share import SharedGpu
-from kai_py.api.records.core import ObjectMeta, Pod
+from kai_py.api.records.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.derived_pod import AssumedBinding, PodPlacement
-from kai_py.snapshot.tables.assumptions import Assumptions
+from kai_py.snapshot.tables.assumptions import LONGEST_BACKOFF, Assumptions, NominatedNode
+from tests.support.records import replace
 
 CLAIM = ResourceClaim(metadata=ObjectMeta(name="made", uid="c"))
 
@@ -19,3 +24,118 @@ def test_all_that_a_binding_gives_a_pod_counts_until_it_is_withdrawn():
     assert assumptions.placement(pod) == PodPlacement("m")
     assumptions.forget("p")
     assert assumptions.placement(pod) == PodPlacement("")
+
+
+NOW = 1_000_000.0
+WAITS = Pod(metadata=ObjectMeta(name="p", uid="p"))
+DELETED = replace(
+    WAITS, metadata=replace(WAITS.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+)
+
+
+def with_status(pod=WAITS, **status):
+    return replace(pod, status=PodStatus(**status))
+
+
+def disrupted(**changed):
+    preempted = {"status": "True", "reason": "PreemptionByScheduler", **changed}
+    return with_status(DELETED, conditions=(Condition(type="DisruptionTarget", **preempted),))
+
+
+@pytest.mark.parametrize(
+    ("pod", "evicted", "terminating", "lingering"),
+    [
+        (WAITS, False, False, False),
+        (WAITS, True, True, False),
+        (DELETED, False, True, True),
+        (DELETED, True, True, False),
+        (disrupted(), False, True, False),
+        (disrupted(status="False"), False, True, True),
+        (disrupted(reason="DeletionByPodGC"), False, True, True),
+    ],
+)
+def test_a_pod_that_no_scheduler_evicted_is_charged_until_it_is_gone(
+    pod, evicted, terminating, lingering
+):
+    assumptions = Assumptions(60.0)
+    if evicted:
+        assumptions.evict("p")
+    found = assumptions.placement(pod)
+    assert (found.terminating, found.lingering) == (terminating, lingering)
+
+
+def test_a_refused_eviction_is_not_tried_again_for_a_while():
+    assumptions = Assumptions(60.0)
+    assert not assumptions.cancel_eviction("p", NOW + 9), "it was not assumed"
+    assert assumptions.refused_evictions(NOW) == frozenset()
+    assumptions.evict("p")
+    assert assumptions.cancel_eviction("p", 0.0)
+    assert assumptions.refused_evictions(NOW) == frozenset()
+    assumptions.evict("p")
+    assert assumptions.cancel_eviction("p", NOW + 9)
+    assert not assumptions.placement(WAITS).terminating
+    assert assumptions.refused_evictions(NOW) == {"p"}
+    assert assumptions.refused_evictions(NOW + 9) == frozenset()
+    assert assumptions.refused_evictions(NOW) == frozenset(), "it is over for good"
+
+
+@pytest.mark.parametrize(("waits", "holds"), [(9.0, True), (LONGEST_BACKOFF + 61.0, False)])
+def test_a_gang_backs_off_until_its_time_unless_the_clock_was_set_back(waits, holds):
+    assumptions = Assumptions(60.0)
+    assumptions.back_off("g", NOW + waits, "the API is down")
+    assert assumptions.in_backoff(NOW) == ({"g": "the API is down"} if holds else {})
+    assert assumptions.in_backoff(NOW + waits) == {}
+
+
+def test_a_nomination_holds_for_a_time_that_another_node_begins_again():
+    assumptions = Assumptions(60.0)
+    assumptions.nominate("p", "a", NOW)
+    assumptions.nominate("p", "a", NOW + 30)
+    assert assumptions.nominations(NOW + 59) == {"p": NominatedNode("a", NOW + 60)}
+    assumptions.nominate("p", "b", NOW + 30)
+    assert assumptions.placement(WAITS).nominated == "b"
+    assert assumptions.nominations(NOW + 89) == {"p": NominatedNode("b", NOW + 90)}
+    assert assumptions.nominations(NOW + 90) == {}
+    assert assumptions.placement(WAITS).nominated == ""
+
+
+def test_a_nomination_of_before_a_restart_begins_to_run_with_the_next_snapshot():
+    assumptions = Assumptions(60.0)
+    assumptions.observe(with_status(nominated_node_name="a"))
+    assert assumptions.nominations(NOW) == {"p": NominatedNode("a", NOW + 60)}
+    assumptions.observe(with_status(nominated_node_name="b"))
+    assert assumptions.nominations(NOW) == {"p": NominatedNode("a", NOW + 60)}, "ours counts"
+
+
+@pytest.mark.parametrize(
+    ("seen", "ends"),
+    [
+        (WAITS, False),
+        (replace(WAITS, spec=PodSpec(node_name="n")), True),
+        (with_status(phase="Succeeded"), True),
+        (with_status(phase="Running"), False),
+    ],
+)
+def test_what_the_watch_shows_is_not_assumed_any_more(seen, ends):
+    assumptions = Assumptions(60.0)
+    assumptions.assume(AssumedBinding("p", "n"))
+    assumptions.nominate("p", "n", NOW)
+    assumptions.observe(seen)
+    assert (assumptions.node_of("p") == "") is ends
+    assert (assumptions.bound_uids() == frozenset()) is ends
+    assert (assumptions.nominations(NOW) == {}) is ends
+
+
+def test_a_pod_that_is_bound_needs_no_nomination_and_one_that_is_gone_nothing():
+    assumptions = Assumptions(60.0)
+    assumptions.nominate("p", "n", NOW)
+    assumptions.assume(AssumedBinding("p", "n"))
+    assert assumptions.nominations(NOW) == {}
+    assumptions.nominate("p", "n", NOW)
+    assumptions.evict("p")
+    assumptions.cancel_eviction("p", NOW + 9)
+    assumptions.evict("p")
+    assumptions.remove(WAITS)
+    assert assumptions.nominations(NOW) == {}
+    assert assumptions.refused_evictions(NOW) == frozenset()
+    assert not assumptions.placement(WAITS).terminating
