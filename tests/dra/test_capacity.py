@@ -1,0 +1,171 @@
+"""What a request takes of a capacity: by the rules, one amount after the other."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_py.api.quantity import NANO, QuantityError
+from kai_py.api.records.resource import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    DeviceCapacity,
+)
+from kai_py.dra.capacity import consumed_capacity, format_amount, parse_capacity
+from kai_py.dra.identity import AllocationError
+
+
+def capacity(value, *, default=None, valid=(), least=None, most=None, step=None):
+    """A capacity as a driver publishes it, parsed."""
+    bounds = None
+    if least is not None or most is not None or step is not None:
+        bounds = CapacityRequestPolicyRange(min=least, max=most, step=step)
+    policy = CapacityRequestPolicy(default=default, valid_values=tuple(valid), valid_range=bounds)
+    return parse_capacity("memory", DeviceCapacity(value=value, request_policy=policy))
+
+
+def taken(found, requested=None, *, fractional=True):
+    """In nano-units; None if the request is rejected."""
+    requests = {} if requested is None else {"memory": requested}
+    amounts = consumed_capacity((found,), requests, fractional=fractional)
+    return None if amounts is None else dict(amounts)["memory"]
+
+
+few = st.integers(0, 12)
+perhaps = st.none() | few
+
+
+def by_trying(value, requested, default, valid, bounds):
+    """The smallest amount that the policy allows and that is enough, in whole units."""
+    if requested is None:
+        amount = value if default is None else default
+    elif bounds is not None:
+        least, _, step = bounds
+        amount = least
+        while amount < requested:
+            amount += step or 1
+    else:
+        amount = min((each for each in valid if each >= requested), default=requested)
+    if amount > value:
+        return None
+    if amount == default:
+        return amount
+    if bounds is not None:
+        least, most, step = bounds
+        steps = {least + number * step for number in range(-12, 13)} if step else {amount}
+        if (most is not None and amount > most) or amount not in steps:
+            return None
+    elif valid and amount not in valid:
+        return None
+    return amount
+
+
+@given(
+    few,
+    perhaps,
+    perhaps,
+    st.lists(few, max_size=3),
+    st.none() | st.tuples(st.integers(0, 4), perhaps, st.none() | st.integers(1, 4)),
+)
+def test_what_is_taken_is_the_least_that_the_policy_allows(
+    value, requested, default, valid, bounds
+):
+    least, most, step = bounds or (None, None, None)
+    found = capacity(value, default=default, valid=valid, least=least, most=most, step=step)
+    nano = None if requested is None else requested * NANO
+    expected = by_trying(value, requested, default, valid, bounds)
+    assert taken(found, nano) == (None if expected is None else expected * NANO)
+    assert found.restricts == (default is not None or bounds is not None or bool(valid))
+
+
+def test_all_requested_capacities_must_exist_and_suffice():
+    two = (capacity(4), parse_capacity("cores", DeviceCapacity(value=2)))
+    ask = {"cores": 1 * NANO}
+    assert consumed_capacity(two, ask, fractional=False) == (
+        ("memory", 4 * NANO),
+        ("cores", 1 * NANO),
+    )
+    assert consumed_capacity(two, ask | {"memory": 5 * NANO}, fractional=False) is None
+    assert consumed_capacity(two, ask | {"Memory": 1}, fractional=False) is None
+    assert consumed_capacity(two, {"cores": 3 * NANO}, fractional=False) is None
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "step", "requested", "fractional", "amount"),
+    [
+        # Thousandths only where the range has them, and where they are computed with.
+        ("500m", "2", "500m", "700m", True, "1"),
+        ("500m", "2", "500m", "1001m", True, "1500m"),
+        ("500m", "2", "500m", "700m", False, "1"),
+        ("1", "4", "1", "1100m", True, "2"),
+        ("1", "4", "500m", "1100m", True, "1500m"),
+        ("1", "1500m", "1", "1100m", True, None),
+        ("500u", "2", "1", "1", True, "1"),
+    ],
+)
+def test_steps_are_counted_in_units_that_the_range_has(
+    least, most, step, requested, fractional, amount
+):
+    found = capacity("4", least=least, most=most, step=step)
+    nano = parse_capacity("x", DeviceCapacity(value=requested)).value
+    expected = parse_capacity("x", DeviceCapacity(value=amount)).value if amount else None
+    assert taken(found, nano, fractional=fractional) == expected
+
+
+@pytest.mark.parametrize(
+    ("least", "step", "requested", "fails"),
+    [
+        (0, 1, 2**63 - 1, False),
+        (0, 1, 2**63, True),
+        (0, 2, 2**63 - 1, True),  # rounded up it does not fit
+        (0, None, 2**63, False),
+        (0, 1, -1, False),
+        (-2, None, -1, True),
+    ],
+)
+def test_amounts_that_the_api_cannot_compute_with_are_errors(least, step, requested, fails):
+    found = capacity(2**64, least=least, step=step)
+    if fails:
+        with pytest.raises(AllocationError):
+            taken(found, requested * NANO)
+    else:
+        assert taken(found, requested * NANO) == max(requested, 0) * NANO
+
+
+def test_a_negative_amount_is_an_error_whoever_gives_it():
+    with pytest.raises(AllocationError, match='"memory": capacity value is negative'):
+        taken(capacity(4), -NANO)
+    with pytest.raises(AllocationError):
+        taken(capacity(4, default=-1))
+    with pytest.raises(QuantityError):
+        capacity("many")
+
+
+@pytest.mark.parametrize(
+    ("fields", "bounds"),
+    [
+        ({}, None),
+        ({"most": 4}, None),  # a range needs a minimum
+        ({"least": 1}, (1, None, None)),
+        ({"least": 0, "most": 4, "step": 2}, (0, 4, 2)),
+        ({"least": 1, "step": 0}, (1, None, None)),
+        ({"least": 1, "step": -1}, (1, None, None)),
+    ],
+)
+def test_a_range_is_read_as_it_is_written(fields, bounds):
+    found = capacity(8, **fields).range
+    read = found and (found.min, found.max, found.step)
+    assert read == (bounds and tuple(each and each * NANO for each in bounds))
+
+
+@pytest.mark.parametrize(
+    ("value", "fields", "text"),
+    [
+        ("8Gi", {}, "2Gi"),
+        ("8589934592", {}, "2147483648"),
+        ("8Gi", {"least": "1G", "step": "1G"}, "2147483648"),
+        ("8G", {"least": "1Gi", "step": "1Gi"}, "2Gi"),
+        ("8Gi", {"least": "1"}, "2Gi"),
+    ],
+)
+def test_amounts_are_written_as_the_step_is_or_the_capacity(value, fields, text):
+    assert format_amount(capacity(value, **fields), 2 * 2**30 * NANO) == text
