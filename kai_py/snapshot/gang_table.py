@@ -242,10 +242,7 @@ class GangTable:
             self._sharing[key] = None
         if gang.starts_in_part and gang.bound:
             self._started_in_part[key] = None
-        all_run = len(gang.bound) == len(gang.members)
-        waits = not all_run and any(
-            m.state in (PodState.PENDING, PodState.GATED) for m in gang.members
-        )
+        waits = any(m.state in (PodState.PENDING, PodState.GATED) for m in gang.members)
         self._pending.set(key, present=waits)
 
     def _readable_gang(self, key: str, by_order: list[GangMember], now: float) -> Gang:
