@@ -64,11 +64,12 @@ class ChannelClaims:
     def discard(self, claim: ResourceClaim) -> None:
         """Forget an allocated claim that was taken in."""
         domain = _domain_of(claim)
-        known = None if domain is None else self._claims.get(domain)
-        if domain is not None and known is not None:
-            known.pop(claim.metadata.name, None)
-            if not known:
-                del self._claims[domain]
+        if domain is None:
+            return
+        known = self._claims.get(domain, {})
+        known.pop(claim.metadata.name, None)
+        if not known:
+            self._claims.pop(domain, None)
 
     def of(self, domain: ComputeDomain) -> Iterable[ResourceClaim]:
         """The allocated claims of a domain."""

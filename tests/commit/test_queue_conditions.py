@@ -10,6 +10,8 @@ from kai_py.plan.observations import QueueShare
 from kai_py.snapshot.tables.queues import QueueFault, QueueProblem
 from tests.support.records import replace
 
+KAI = "scheduling.run.ai/v2"
+
 
 def share(name="q", **fields):
     amounts = "deserved", "maximum", "fair_share", "allocated", "requested"
@@ -68,6 +70,26 @@ def test_a_guarantee_above_all_that_siblings_share_is_at_fault(deserved, scaled,
     assert "3 GPUs" in message
 
 
+@pytest.mark.parametrize(
+    ("version", "resource", "is_bounded"),
+    [
+        (API_VERSION, "gpu", True),
+        (API_VERSION, "deviceclass/mig", True),
+        (KAI, "gpu", True),
+        (KAI, "deviceclass/mig", False),
+    ],
+)
+def test_only_resources_that_the_queue_can_name_exceed_its_bounds(version, resource, is_bounded):
+    amounts = {
+        "allocated": {resource: 9.0},
+        "deserved": {resource: 1.0},
+        "maximum": {resource: 1.0},
+    }
+    found = conditions(share(**amounts, api_version=version))
+    for kind in ("OverDeserved", "OverMax"):
+        assert found[kind][0] == str(is_bounded)
+
+
 BROKEN = [QueueFault.MISSING_PARENT, QueueFault.CYCLE, QueueFault.TOO_DEEP]
 
 
@@ -86,7 +108,7 @@ def test_a_faulty_queue_is_not_ready_and_an_orphan_if_its_parent_is_at_fault(fau
 
 @pytest.mark.parametrize(
     ("is_open", "version", "text"),
-    [(True, API_VERSION, OPEN), (False, API_VERSION, ""), (True, "scheduling.run.ai/v2", "")],
+    [(True, API_VERSION, OPEN), (False, API_VERSION, ""), (True, KAI, "")],
 )
 def test_a_queue_that_is_open_to_all_namespaces_says_so_where_that_can_be_changed(
     is_open, version, text

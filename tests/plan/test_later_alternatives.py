@@ -6,9 +6,19 @@ from hypothesis import given as given_examples
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from kai_py.api.records.resource import (
+    DeviceClaim,
+    DeviceRequest,
+    DeviceSubRequest,
+    ResourceClaimSpec,
+)
 from kai_py.plan.plan import Stage
+from kai_py.plan.session.later_alternatives import _later_alternatives, have_alternatives
+from kai_py.snapshot.shape import ClaimUse, Shape
 from tests.plan.test_device_options import asking, given, listed, world
+from tests.support import worlds
 from tests.support.examples import examples
+from tests.support.records import replace
 from tests.support.scenario import START, claim, claiming, evicted, job, nominated, pod
 
 
@@ -73,3 +83,46 @@ def test_a_gang_starts_on_a_node_exactly_if_some_alternatives_fit(asked, size):
     fits = any(sum(counts) <= size for counts in product(*asked))
     assert bool(plan.placements) is fits
     assert plan.nominations == ()
+
+
+def claim_spec(*alternatives):
+    """A claim with so many alternatives for each request; 0: the request has none."""
+    requests = tuple(
+        DeviceRequest(
+            name=f"r{at}",
+            first_available=tuple(DeviceSubRequest(name=f"s{n}") for n in range(count)),
+        )
+        for at, count in enumerate(alternatives)
+    )
+    return ResourceClaimSpec(devices=DeviceClaim(requests=requests))
+
+
+claims = st.lists(st.lists(st.integers(0, 3), max_size=2), max_size=2)
+
+
+@given_examples(claims)
+def test_later_alternatives_leave_out_the_fewest_of_the_first_requests(asked):
+    counts = [count for each in asked for count in each]
+    expected = [
+        [tuple(f"s{n}" for n in range(*left)) for left in zip(first, counts, strict=True)]
+        for first in product(*(range(max(count, 1)) for count in counts))
+    ]
+    found = [
+        [
+            tuple(option.name for option in request.first_available)
+            for spec in specs.values()
+            for request in spec.devices.requests
+        ]
+        for specs in _later_alternatives({at: claim_spec(*each) for at, each in enumerate(asked)})
+    ]
+    assert found == expected[1:]
+
+
+@given_examples(claims)
+def test_a_gang_has_alternatives_if_any_request_of_any_pod_has_several(asked):
+    members = []
+    for number, counts in enumerate(asked):
+        use = ClaimUse(name="c", spec=claim_spec(*counts))
+        shape = Shape(number=number, requests={}, claims=(use,))
+        members.append(replace(worlds.gang("g", pods=1).members[0], shape=shape))
+    assert have_alternatives(members) is any(count > 1 for counts in asked for count in counts)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_py.plan.state import queues
-from kai_py.plan.state.queues import FairShareCache
+from kai_py.plan.state.queues import FairShareCache, _add_repeatedly
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.tables.queues import QueueInfo
 
@@ -66,3 +68,12 @@ def test_any_change_divides_again(divisions, change):
     found, again = shares(kept, **change), shares(FairShareCache(), **change)
     assert len(divisions) == 3
     np.testing.assert_array_equal(found.fair, again.fair)
+
+
+@given(st.integers(1, 5), st.lists(st.floats(0, 1e9), min_size=2, max_size=2))
+def test_costs_of_several_gangs_have_the_bits_of_single_charges(count, amounts):
+    cost, expected = np.array(amounts), np.array([[0.1, 0.2, 0.3]] * 2)
+    added = _add_repeatedly(expected, cost, count)
+    for _ in range(count):
+        expected = expected + cost[:, None]
+    assert (added == expected).all()

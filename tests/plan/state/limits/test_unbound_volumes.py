@@ -1,5 +1,7 @@
 """Claims without a volume: the volumes of nodes, and storage from which one can be made."""
 
+from hypothesis import given as given_examples
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kai_py.api.records.core import LabelSelector, ObjectMeta, SelectorRequirement
@@ -9,7 +11,11 @@ from kai_py.api.records.storage import (
     CSIStorageCapacity,
     VolumeResourceRequirements,
 )
+from kai_py.api.selectors import label_selector_matches
+from kai_py.plan.state.limits.volumes import _selected_nodes
 from kai_py.snapshot.derived_pod import AssumedBinding
+from kai_py.snapshot.nodes import node_columns
+from kai_py.snapshot.resources import ResourceIndex
 from tests.plan.state.limits.volumes import (
     DISK,
     disks,
@@ -168,3 +174,28 @@ def test_offers_and_drivers_may_come_later_and_go():
     assert not placed(world.plan())
     world.remove(tells())
     assert placed(world.plan())
+
+
+LABELS = st.dictionaries(st.sampled_from("kl"), st.sampled_from("ab"))
+EXPRESSIONS = st.builds(
+    SelectorRequirement,
+    key=st.sampled_from("kl"),
+    operator=st.sampled_from(["In", "NotIn"]),
+    values=st.sampled_from([("a",), ("a", "b")]),
+)
+SELECTORS = st.builds(
+    LabelSelector,
+    match_labels=LABELS,
+    match_expressions=st.lists(EXPRESSIONS, max_size=1).map(tuple),
+)
+
+
+@given_examples(st.lists(SELECTORS, max_size=3), st.lists(LABELS, min_size=1, max_size=4))
+def test_storage_is_offered_where_any_of_its_selectors_matches(selectors, labels):
+    nodes = [node(f"n{i}", labels=each) for i, each in enumerate(labels)]
+    columns = node_columns(nodes, ResourceIndex(), 1)
+    expected = [
+        any(label_selector_matches(each, one.metadata.labels) for each in selectors)
+        for one in columns.records
+    ]
+    assert _selected_nodes(selectors, columns).tolist() == expected
