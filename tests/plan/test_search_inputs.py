@@ -249,6 +249,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     results = {"unschedulable", "search_cache", "backoff", "report"}
     derived = {
         "empty_nodes",
+        "ready_rules",
         "parts_of_cluster",
         "lost_work_of_pods",
         "freed_by_shape",

@@ -8,7 +8,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.cycle import action_turns as actions
-from kai_py.plan.cycle import outcome, run
+from kai_py.plan.cycle import opening, outcome, run
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
@@ -297,7 +297,7 @@ STEPS = {
     "record evictions": (CycleMemory, "record_evictions"),
     "record starts": (Startups, "record"),
     "next end": (run, "_next_end"),
-    "ready rules": (run, "ready_rules"),
+    "ready rules": (opening, "ready_rules"),
     "queue shares": (EvictionLimits, "counted_evictions"),
     "conclude": (Statement, "conclude"),
     "consolidate": (actions, "ACTIONS"),

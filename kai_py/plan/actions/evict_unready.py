@@ -6,7 +6,7 @@ rules.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kai_py.api.texts import count_of, is_or_are
 from kai_py.plan.observations import GangStarting
@@ -29,9 +29,9 @@ MAX_CAUSES = 3
 PENDING_START = "and no reason is known yet"
 
 
-def evict_unready(state: CycleState, startups: Startups, rules: Mapping[str, ReadyRule]) -> None:
-    """Run for every gang with pods that are not ready; ``rules``: by queue."""
-    snapshot = state.snapshot
+def evict_unready(state: CycleState, startups: Startups) -> None:
+    """Run for every gang with pods that are not ready."""
+    snapshot, rules = state.snapshot, state.ready_rules
     state.report.avoided_nodes = startups.avoided_nodes()
     # Other gangs have no time limit, and nothing is known about them that could be reported.
     concerned = [

@@ -1,6 +1,6 @@
 """The state of a cycle before its first action, from a snapshot, settings and memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,7 +22,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
-from kai_py.plan.session.startups import ReadyRule, with_avoided_nodes
+from kai_py.plan.session.startups import ReadyRule, ready_rules, with_avoided_nodes
 from kai_py.plan.session.turns import CycleOverLimitError, CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionLimits
@@ -36,6 +36,7 @@ from kai_py.policy.lost_work import NO_LOSS_RULES
 from kai_py.policy.runtime_history import ExpectedEnds
 from kai_py.policy.spares import Spares, spare_rows
 from kai_py.snapshot.snapshot import Snapshot
+from kai_py.snapshot.tables.queues import QueueInfo
 
 
 def open_cycle(
@@ -43,21 +44,20 @@ def open_cycle(
     settings: CycleSettings,
     memory: CycleMemory,
     watch: CycleWatch,
-    ready_times: Mapping[str, ReadyRule],
 ) -> CycleState:
     """The state of the cycle, once it is known what running gangs did since the last one.
 
     Its snapshot lacks the gangs and queues with which the cycle can't be opened (``left_out``).
     """
     known = memory.left_out_at(snapshot)
-    observed = _observe(without(snapshot, known), settings, memory, ready_times)
+    observed = _observe(without(snapshot, known), snapshot.queues, settings, memory)
     try:
         state, found = open_session(observed.snapshot, settings, memory, watch), LeftOut()
     except CycleOverLimitError:
         raise
     except Exception as error:
         state, found = _open_without_failing(observed.snapshot, settings, memory, watch, error)
-    state.spot = observed.spot
+    state.spot, state.ready_rules = observed.spot, observed.ready_rules
     _fail_steps(state, observed.parts)
     memory.leave_out(state, found)
     queues = with_descendants(snapshot.queues, known.queues | found.queues)
@@ -129,21 +129,27 @@ class _Observed:
 
     snapshot: Snapshot
     spot: CycleSpot = NO_SPOT
+    ready_rules: Mapping[str, ReadyRule] = field(default_factory=dict)
     parts: OptionalParts = field(default_factory=lambda: OptionalParts(may_fail=True))
 
 
 def _observe(
     snapshot: Snapshot,
+    queues: Sequence[QueueInfo],
     settings: CycleSettings,
     memory: CycleMemory,
-    ready_times: Mapping[str, ReadyRule],
 ) -> _Observed:
-    """Record how gangs started and ended, and apply what follows from earlier starts."""
+    """Record how gangs started and ended, and apply what follows from earlier starts.
+
+    ``queues``: all of them, also those that are left out.
+    """
     found = _Observed(snapshot)
     with found.parts.part("spot nodes"):
         found.snapshot, found.spot = memory.spot.applied(snapshot, settings.spot)
+    with found.parts.part("ready rules"):
+        found.ready_rules = ready_rules(queues)
     with found.parts.part("starts"):
-        memory.startups.observe(found.snapshot, ready_times)
+        memory.startups.observe(found.snapshot, found.ready_rules)
         found.snapshot = with_avoided_nodes(found.snapshot, memory.startups)
     with found.parts.part("ends"):
         gangs, changes = found.snapshot.gangs, found.snapshot.gang_changes

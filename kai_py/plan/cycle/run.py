@@ -27,11 +27,10 @@ from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, 
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.postponed import explain_postponed, without_victims
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
-from kai_py.plan.extensions import step_key
 from kai_py.plan.plan import Action, Eviction, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.settings import CycleSettings
-from kai_py.plan.session.startups import ReadyRule, Startups, ready_rules
+from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import CycleWatch, Unwatched
 from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.plan.victims.protections import explain_protections
@@ -49,10 +48,10 @@ def run_cycle(
 ) -> Plan:
     """The plan; ``watch`` may end the cycle early. Gangs in ``stale``, by key, are evicted."""
     # 1. Devices, queues and fair shares as the snapshot has them.
-    state, ready_times = _open(snapshot, settings, memory, watch)
+    state = open_cycle(snapshot, settings, memory, watch or Unwatched())
     pending, step = memory.pending.all, state.turns.step
     ready, ready_keys = _ready_gangs(state, memory.pending)
-    _evict_failing(state, memory.startups, ready_times, stale)
+    _evict_failing(state, memory.startups, stale)
     turnover = step("turnover", Turnover, state)
     # 2. Gangs that started in part, or have nominated pods, start or keep their capacity.
     step("reserve for expected pods", reserve_expected, state)
@@ -90,7 +89,7 @@ def run_cycle(
         state,
         memory,
         placements=placements,
-        evictions=_record_decisions(state, memory, ready_times),
+        evictions=_record_decisions(state, memory),
         admissions=admitted,
         unplaced=_unplaced(state, pending, settled, repeated),
         problems=memory.problems_of(snapshot.queues, snapshot.now),
@@ -100,22 +99,6 @@ def run_cycle(
         done = FinishedCycle(begun, ready_keys, settled, plan)
         memory.settled = repeated or step("settle", _settle, state, done, memory)
     return with_failures(plan, state.turns)
-
-
-def _open(
-    snapshot: Snapshot, settings: CycleSettings, memory: CycleMemory, watch: CycleWatch | None
-) -> tuple[CycleState, Mapping[str, ReadyRule]]:
-    """The state of the cycle, and by queue how long gangs may take to get ready."""
-    failure: Exception | None = None
-    ready_times: Mapping[str, ReadyRule] = {}
-    try:
-        ready_times = ready_rules(snapshot.queues)
-    except Exception as error:
-        failure = error
-    state = open_cycle(snapshot, settings, memory, watch or Unwatched(), ready_times)
-    if failure is not None:
-        state.turns.fail_turn(step_key("ready rules"), failure)
-    return state, ready_times
 
 
 def _are_all(
@@ -144,18 +127,14 @@ def _unplaced(
     return list_unplaced(state, pending, {key: each.answer for key, each in settled.items()})
 
 
-def _record_decisions(
-    state: CycleState,
-    memory: CycleMemory,
-    ready_times: Mapping[str, ReadyRule],
-) -> tuple[Eviction, ...]:
+def _record_decisions(state: CycleState, memory: CycleMemory) -> tuple[Eviction, ...]:
     """The evictions; remembers them, and what else a later cycle needs."""
     step, startups, failed = state.turns.step, memory.startups, state.report.failed_starts.values()
     listed = step("evictions", list_evictions, state) or ()
     step("record evictions", memory.record_evictions, state, listed)
     avoided = step("record starts", startups.record, failed, state.snapshot.now)
     state.report.avoided_devices = avoided or ()
-    memory.wake_at = step("next end", _next_end, state, startups, ready_times)
+    memory.wake_at = step("next end", _next_end, state, startups)
     return listed
 
 
@@ -173,16 +152,11 @@ def _waiting(state: CycleState, gangs: Iterable[Gang]) -> Iterator[Gang]:
     return (gang for gang in gangs if has_unplaced_pods(state, gang))
 
 
-def _evict_failing(
-    state: CycleState,
-    startups: Startups,
-    ready_times: Mapping[str, ReadyRule],
-    stale: Sequence[str],
-) -> None:
+def _evict_failing(state: CycleState, startups: Startups, stale: Sequence[str]) -> None:
     """Evict pods that can't go on where they run; not in favour of other gangs."""
     step = state.turns.step
     step("unhealthy", evict_unhealthy, state)
-    step("unready", evict_unready, state, startups, ready_times)
+    step("unready", evict_unready, state, startups)
     step("departure", leave_nodes, state)
     step("stale", evict_stale, state, [state.snapshot.gangs[key] for key in stale])
 
@@ -226,14 +200,12 @@ def _explain(state: CycleState, pending: Sequence[Gang]) -> None:
     step("explain spot nodes", explain_fallback, state, pending)
 
 
-def _next_end(
-    state: CycleState, startups: Startups, ready_times: Mapping[str, ReadyRule]
-) -> float | None:
+def _next_end(state: CycleState, startups: Startups) -> float | None:
     """The earliest end of anything that gangs wait for.
 
     Seconds since the epoch; None if no gang waits for a known time.
     """
     ends = [*state.waiting.values(), *state.postponed.values(), *state.eviction_limits.ends]
     ends += (*state.report.checkpoint_ends, *state.spot.fallback_at.values())
-    ends += startups.wake_at(state.snapshot, ready_times)
+    ends += startups.wake_at(state.snapshot, state.ready_rules)
     return min(ends, default=None)

@@ -29,6 +29,7 @@ from kai_py.plan.session.running_gangs import RunningGangsReport
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.spot_choices import NO_SPOT, CycleSpot
+from kai_py.plan.session.startups import ReadyRule
 from kai_py.plan.session.turns import Turns
 from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_limits import EvictionLimits
@@ -87,6 +88,8 @@ class CycleState:
     backoff: SearchBackoff = field(default_factory=SearchBackoff)
     spot: CycleSpot = NO_SPOT
     """Use of spot nodes."""
+    ready_rules: Mapping[str, ReadyRule] = field(default_factory=dict)
+    """By queue, how long gangs may take to get ready; empty where no queue sets it."""
     infeasible_gangs: Collection[str] = frozenset()
     """Keys of gangs that do not fit even on empty nodes."""
 
