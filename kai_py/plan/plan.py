@@ -34,32 +34,6 @@ from kai_py.plan.observations import (
 )
 from kai_py.snapshot.gangs import GroupReservation
 
-__all__ = [
-    "CAPACITY_MAY_HELP",
-    "SHORT_OF_CAPACITY",
-    "Action",
-    "Admission",
-    "CapacityHold",
-    "CheckpointRequest",
-    "ClaimAllocation",
-    "ClaimRef",
-    "ClaimToCreate",
-    "Eviction",
-    "GangAtRisk",
-    "GangPlacement",
-    "Nomination",
-    "ObjectProblem",
-    "Placement",
-    "Plan",
-    "PodRef",
-    "Protection",
-    "ProtectionRule",
-    "QueueShare",
-    "SetAside",
-    "Stage",
-    "Unplaced",
-]
-
 
 class Action(StrEnum):
     """The action of the cycle that made a decision."""

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kai_py.plan.actions.resume import capacity_holds
+from kai_py.plan.observations import SetAside
 from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import SetAside, Stage
+from kai_py.plan.plan import Stage
 from kai_py.plan.session.startups import Attempts, Blame, Startups
 from kai_py.plan.session.turns import backoff_after
 from kai_py.plan.state.eviction_history import EvictionHistory
