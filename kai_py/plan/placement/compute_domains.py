@@ -10,7 +10,7 @@ A gang whose own topology constraint prefers a clique, or keeps each of its subg
 prefers the clique of the domain. O(pods of the gang) if a DeviceClass selects channels, else O(1).
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
+from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.compute_domains import ChannelClaims, ComputeDomain, domain_id
 from kai_py.grouping.gang import Subgroup
@@ -30,7 +30,6 @@ from kai_py.plan.state.statement import Statement
 from kai_py.policy.node_filters import matches_selector
 from kai_py.policy.topology import DomainCandidate, candidate_domains
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.pod_claims import POD_GROUPS
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.topology import NO_DOMAIN, TopologyLevel
@@ -80,15 +79,11 @@ class ComputeDomains:
         self, statement: Statement, gang: Gang, members: Sequence[Member]
     ) -> tuple[DomainPart, ...]:
         """The pods with channels by domain."""
-        found: dict[ComputeDomain, list[Member]] = {}
-        for member in members:
-            domain = self.domain_of(gang, member)
-            if domain is not None:
-                found.setdefault(domain, []).append(member)
+        by_domain = self._by_domain((gang, member) for member in members)
         is_preferred = _prefers_clique(gang.tree)
         return tuple(
             DomainPart(domain, tuple(own), is_preferred, self._occupied(statement, gang, domain))
-            for domain, own in found.items()
+            for domain, own in by_domain.items()
         )
 
     def domain_of(self, gang: Gang, member: Member) -> ComputeDomain | None:
@@ -127,12 +122,18 @@ class ComputeDomains:
 
     @cached_property
     def _pending(self) -> Mapping[ComputeDomain, Sequence[Member]]:
+        gangs = (self.snapshot.gangs[key] for key in self.snapshot.pending)
+        return self._by_domain((gang, member) for gang in gangs for member in gang.pending)
+
+    def _by_domain(
+        self, pods: Iterable[tuple[Gang, Member]]
+    ) -> Mapping[ComputeDomain, Sequence[Member]]:
+        """The pods with channels by domain, in order."""
         found: dict[ComputeDomain, list[Member]] = {}
-        for gang in (self.snapshot.gangs[key] for key in self.snapshot.pending):
-            for member in gang.pending:
-                domain = self.domain_of(gang, member)
-                if domain is not None:
-                    found.setdefault(domain, []).append(member)
+        for gang, member in pods:
+            domain = self.domain_of(gang, member)
+            if domain is not None:
+                found.setdefault(domain, []).append(member)
         return found
 
     def _occupied(self, statement: Statement, gang: Gang, domain: ComputeDomain) -> Bools | None:
@@ -140,7 +141,7 @@ class ComputeDomains:
         nodes, placed = self.snapshot.nodes, statement.placed
         occupied = np.zeros(len(nodes), dtype=np.bool_)
         for claim in self.channels.of(domain):
-            users = self._users(claim)
+            users = statement.devices.users.listed(claim)
             leaving = [uid in statement.evicted or uid in self._terminating for uid in users]
             if not leaving or not all(leaving):
                 allocation = claim.status.allocation
@@ -160,19 +161,6 @@ class ComputeDomains:
     @cached_property
     def _terminating(self) -> frozenset[str]:
         return frozenset(member.pod.uid for member in self.snapshot.terminating)
-
-    @cached_property
-    def _group_pods(self) -> Mapping[str, frozenset[str]]:
-        return {ref.uid: pods for ref, pods in self.snapshot.group_claim_users.items()}
-
-    def _users(self, claim: ResourceClaim) -> list[str]:
-        """Uids of the pods that a claim is reserved for, on nodes where it is its group's."""
-        users: list[str] = []
-        for consumer in claim.status.reserved_for:
-            of_group = consumer.resource == POD_GROUPS
-            known = self._group_pods.get(claim.metadata.uid) if of_group else None
-            users += [consumer.uid] if known is None else sorted(known)
-        return users
 
 
 class CliqueQuery(NamedTuple):

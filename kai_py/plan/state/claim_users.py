@@ -17,12 +17,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from kai_py.api.records.resource import (
-    MAX_RESERVED_FOR,
-    AllocationResult,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-)
+from kai_py.api.records.resource import MAX_RESERVED_FOR, AllocationResult, ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.dra.identity import DeviceID
 from kai_py.dra.node_resources import NodeResources
@@ -61,8 +56,7 @@ class ClaimUsers:
         """Whether the claim still has a user."""
         uid = claim.metadata.uid
         left, joined = self._left.get(uid, {}), self._joined.get(uid, {})
-        users = (self._pods_of_consumer(each, uid) for each in claim.status.reserved_for)
-        return any(pod not in left for pod in chain(joined, chain.from_iterable(users)))
+        return any(pod not in left for pod in chain(joined, self.listed(claim)))
 
     def is_left_over(self, ref: ClaimRef) -> bool:
         """Whether only pods that wait have the allocated claim, which makes commit release it.
@@ -72,13 +66,8 @@ class ClaimUsers:
         claim = self.snapshot.devices.claim(ref)
         if claim is None or claim.status.allocation is None or ref.uid in self._underway:
             return False
-        users = {
-            uid
-            for each in claim.status.reserved_for
-            for uid in self._pods_of_consumer(each, ref.uid)
-        }
         left = self._left.get(ref.uid, {}).keys()
-        return not self._joined.get(ref.uid) and users <= self._waiting | left
+        return not self._joined.get(ref.uid) and self.listed(claim) <= self._waiting | left
 
     def left_over_claim(self, gang: Gang) -> str:
         """The name of a claim that is left over and pins a pending pod of a gang; else ""."""
@@ -91,11 +80,10 @@ class ClaimUsers:
     def has_others(self, ref: ClaimRef, member: Member) -> bool:
         """Whether other pods than ``member`` and its group use a claim, or were placed with it."""
         claim = self.snapshot.devices.claim(ref)
-        listed = claim.status.reserved_for if claim is not None else ()
+        listed = self.listed(claim) if claim is not None else set()
         group = member.group_reservation
         own = {member.pod.uid} | ({group.group.uid} if group is not None else set())
-        users = {uid for each in listed for uid in self._pods_of_consumer(each, ref.uid)}
-        users |= self._joined.get(ref.uid, {}).keys()
+        users = listed | self._joined.get(ref.uid, {}).keys()
         return not users <= self._left.get(ref.uid, {}).keys() | own
 
     def crowded(self, members: Sequence[Member], capacity: Capacity) -> str:
@@ -130,12 +118,14 @@ class ClaimUsers:
         counted = self._consumers.setdefault(claim_uid, {})
         return None if consumer in counted else _add_user(counted, consumer)
 
-    def _pods_of_consumer(
-        self, consumer: ResourceClaimConsumerReference, claim_uid: str
-    ) -> Set[str]:
-        if consumer.resource != POD_GROUPS:
-            return {consumer.uid}
-        return self._group_pods.get(claim_uid, {consumer.uid})
+    def listed(self, claim: ResourceClaim) -> Set[str]:
+        """Uids of the pods that a claim is reserved for, on nodes where it is its group's."""
+        found: set[str] = set()
+        for consumer in claim.status.reserved_for:
+            of_group = consumer.resource == POD_GROUPS
+            known = self._group_pods.get(claim.metadata.uid) if of_group else None
+            found |= {consumer.uid} if known is None else known
+        return found
 
     @cached_property
     def _group_pods(self) -> Mapping[str, Set[str]]:
