@@ -22,12 +22,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from msgspec import Struct
 
 from kai_py.api.texts import first_of
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
-from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.cycle_state import CycleState, PodEnd
 from kai_py.plan.session.later_alternatives import try_placing
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.assignment import Evicted
@@ -46,14 +45,6 @@ MAX_MULTIPLE, LEAST_SECONDS = 10, 600.0
 
 MAX_ENDING_PODS = 4096
 """The most running pods whose end is considered for one gang."""
-
-
-class _EndingPod(Struct, frozen=True):
-    """A running pod with its expected end (seconds since the epoch; inf if unknown)."""
-
-    member: Member
-    gang: Gang
-    ends_at: float
 
 
 def reserve(state: CycleState, gangs: Iterable[Gang]) -> None:
@@ -77,7 +68,7 @@ def _reserve_for(state: CycleState, gang: Gang) -> None:
         return
     if _start_in_place_of(state, gang, request, rows, in_the_way):
         return
-    start = max((state.snapshot.now, *(each.ends_at for each in in_the_way)))
+    start = max((state.snapshot.now, *(end.at for end in in_the_way)))
     if math.isinf(start) and _has_expired(state, gang):
         state.placer.reservations.ended.append((gang, in_the_way[-1].member.pod))
         return
@@ -131,11 +122,11 @@ def _start_in_place_of(
     gang: Gang,
     request: PlacementRequest,
     rows: tuple[int, ...],
-    in_the_way: Sequence[_EndingPod],
+    in_the_way: Sequence[PodEnd],
 ) -> bool:
     """If all pods in the way overstay, evict them; returns whether the gang was placed."""
     now = state.snapshot.now
-    if not in_the_way or any(each.ends_at > now for each in in_the_way):
+    if not in_the_way or any(end.at > now for end in in_the_way):
         return False
     if any(would_fail(gang, members) for gang, members in _by_gang(in_the_way)):
         return False
@@ -186,7 +177,7 @@ def _may_reserve(state: CycleState, gang: Gang, request: PlacementRequest) -> bo
 
 def _earliest_rows(
     state: CycleState, gang: Gang, request: PlacementRequest, allowed: Bools
-) -> tuple[tuple[int, ...], list[_EndingPod]] | None:
+) -> tuple[tuple[int, ...], list[PodEnd]] | None:
     """The nodes on which the gang fits first, and what is in its way; None if it never does."""
     endings = _ending_pods(state, allowed)
     rows, failed, count = _rows_once_ended(state, gang, request, endings[:0], allowed), -1, 0
@@ -207,17 +198,17 @@ def _earliest_rows(
     return rows, [each for each in endings[:count] if each.member.node in names]
 
 
-def _by_gang(in_the_way: Iterable[_EndingPod]) -> Iterable[tuple[Gang, list[Member]]]:
+def _by_gang(in_the_way: Iterable[PodEnd]) -> Iterable[tuple[Gang, list[Member]]]:
     found: dict[str, tuple[Gang, list[Member]]] = {}
     for each in in_the_way:
         found.setdefault(each.gang.key, (each.gang, []))[1].append(each.member)
     return found.values()
 
 
-def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
-    """Running pods in the order in which they are expected to end."""
+def _ending_pods(state: CycleState, allowed: Bools) -> list[PodEnd]:
+    """Running pods in the order in which they are expected to end; inf if that is unknown."""
     positions = state.snapshot.nodes.positions
-    ending: list[_EndingPod] = []
+    ending: list[PodEnd] = []
     pods_by_node: dict[str, int] = {}
     for key in sorted(state.snapshot.gangs):
         gang = state.snapshot.gangs[key]
@@ -225,13 +216,18 @@ def _ending_pods(state: CycleState, allowed: Bools) -> list[_EndingPod]:
             row = positions.get(member.node)
             if row is None or not allowed[row] or member.pod.uid in state.statement.evicted:
                 continue
-            ends_at = _expected_end(state, gang, member)
-            if math.isinf(ends_at) and is_service(gang):
+            at = _expected_end(state, gang, member)
+            if math.isinf(at) and is_service(gang):
                 continue
-            ending.append(_EndingPod(member, gang, ends_at))
+            ending.append(PodEnd(at, gang, member))
             pods_by_node[member.node] = pods_by_node.get(member.node, 0) + 1
     ending.sort(
-        key=lambda e: (e.ends_at, pods_by_node[e.member.node], e.member.node, e.member.pod.uid)
+        key=lambda end: (
+            end.at,
+            pods_by_node[end.member.node],
+            end.member.node,
+            end.member.pod.uid,
+        )
     )
     return ending[:MAX_ENDING_PODS]
 
@@ -248,7 +244,7 @@ def _rows_once_ended(
     state: CycleState,
     gang: Gang,
     request: PlacementRequest,
-    ended: Sequence[_EndingPod],
+    ended: Sequence[PodEnd],
     allowed: Bools,
 ) -> tuple[int, ...] | None:
     """The nodes that the gang takes once the pods of ``ended`` are gone; None if none fit."""

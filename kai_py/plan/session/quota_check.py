@@ -30,9 +30,7 @@ def check_quota(
 
     The gang's queue must exist.
     """
-    queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
-    usage = quota.usage_beside(gang, members)
-    over = check_limits(usage, queue, cost, preemptible=preemptible)
+    over, usage = _exceeded(quota, gang, members, cost), quota.usage_beside(gang, members)
     if over is None:
         return None
     stage = Stage.QUEUE_MAX if over.bound is QuotaBound.MAX else Stage.NON_PREEMPTIBLE
@@ -50,16 +48,20 @@ def check_quota(
     return Unschedulable(stage, message, infeasible=infeasible)
 
 
+def _exceeded(
+    quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats
+) -> QuotaExceeded | None:
+    """How ``members`` with ``cost`` (quota resources,) exceed a bound now; None if they do not."""
+    queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
+    return check_limits(quota.usage_beside(gang, members), queue, cost, preemptible=preemptible)
+
+
 def waits_for_leaving(quota: Quota, gang: Gang, members: Sequence[Member], cost: Floats) -> bool:
     """Whether ``members`` exceed a bound now, but not once terminating pods have gone.
 
     ``cost``: (quota resources,) of ``members``.
     """
-    if not quota.has_leaving:
-        return False
-    queue, preemptible = quota.queues.positions[gang.queue], gang.is_preemptible(members)
-    usage = quota.usage_beside(gang, members)
-    if check_limits(usage, queue, cost, preemptible=preemptible) is None:
+    if not quota.has_leaving or _exceeded(quota, gang, members, cost) is None:
         return False
     return exceeded_later(quota, gang, members, cost) is None
 
@@ -90,15 +92,13 @@ def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest)
     shares = [share for m in request.members if (share := m.shape.gpu_share) and share.memory]
     if not shares:
         return None
-    queue, gpu = quota.queues.positions[gang.queue], quota.resources.index(GPU)
+    gpu = quota.resources.index(GPU)
     highest_cost = sum(share.gpus(sharing.smallest) for share in shares)
     # The first size is the smallest, whose cost already exceeded the bound.
     for memory in np.unique(sharing.memory[sharing.memory_known])[1:].tolist():
         cost = state.request_cost(gang).copy()
         cost[gpu] += sum(share.gpus(memory) for share in shares) - highest_cost
-        preemptible = gang.is_preemptible(request.members)
-        usage = quota.usage_beside(gang, request.members)
-        if check_limits(usage, queue, cost, preemptible=preemptible) is None:
+        if _exceeded(quota, gang, request.members, cost) is None:
             allowed: Bools = sharing.memory_known & (sharing.memory >= memory)
             return allowed
     return None
