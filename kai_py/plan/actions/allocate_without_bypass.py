@@ -132,7 +132,7 @@ class BypassTracker:
         """Whether nodes have less left for pods of one shape, and too little for them."""
         state, shape = self._state, group[0].shape
         nodes, statement = state.snapshot.nodes, state.statement
-        mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
+        mask = state.admitting(shape)
         if shape.needs_devices:
             return any(each.member.shape.needs_devices and mask[each.row] for each in placed_since)
         requested = statement.request_vector(shape)

@@ -101,8 +101,7 @@ class Consolidation(VictimStrategy):
         """All units in order, ranked once: between two trials nothing is evicted."""
         if self._ordered is None:
             hardest = by_shape(self.request.members)[0][0]
-            fits, nodes = self.state.placer.shapes.fits, self.state.snapshot.nodes
-            mask = fits.static_fits.of(hardest.shape, nodes).mask
+            mask = self.state.admitting(hardest.shape)
             self._ordered = _by_node(self.state, self.pool).in_order(hardest, mask)
         self._ordered, units = tee(self._ordered)
         return units
@@ -127,8 +126,7 @@ class Consolidation(VictimStrategy):
         pod = refused.members[0]
         needed = min_request(state, pod)
         partly_idle = (state.statement.future_idle > 0)[needed > 0].all(axis=0)
-        mask = state.placer.shapes.fits.static_fits.of(pod.shape, nodes).mask
-        possible = partly_idle & mask
+        possible = partly_idle & state.admitting(pod.shape)
 
         def helps(unit: VictimUnit) -> bool:
             row = nodes.positions.get(unit.members[0].node)

@@ -75,7 +75,7 @@ class Turnover:
 
     def __init__(self, state: CycleState) -> None:
         """No gang waits yet."""
-        self._state, self._patience = state, state.settings.patience
+        self._state, self._patience = state, state.settings.loss_rules.patience
         actions = state.settings.actions
         self._may_reclaim, self._may_preempt = Action.RECLAIM in actions, Action.PREEMPT in actions
         self._freed = FreedResources(state)

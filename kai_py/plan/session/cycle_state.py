@@ -56,7 +56,7 @@ MAX_SKIPPED = 16
 
 
 class PodEnd(NamedTuple):
-    """A running pod that is expected to end at ``at``, seconds since the epoch."""
+    """A running pod that is expected to end ``at``, seconds since the epoch."""
 
     at: float
     gang: Gang
@@ -166,12 +166,14 @@ class CycleState:
         """(nodes,) whether the node admits any pod of ``evictable``, whatever is idle there."""
         return self.admits_any(self._evictable_shapes)
 
+    def admitting(self, shape: Shape) -> Bools:
+        """(nodes,) whether the node admits pods of ``shape``, whatever is idle there; read-only."""
+        return self.placer.shapes.fits.static_fits.of(shape, self.snapshot.nodes).mask
+
     def admits_any(self, shapes: Iterable[Shape]) -> Bools:
         """(nodes,) whether the node admits pods of any of ``shapes``, whatever is idle there."""
-        static_fits, nodes = self.placer.shapes.fits.static_fits, self.snapshot.nodes
-        masks = [static_fits.of(shape, nodes).mask for shape in shapes]
-        distinct = {id(mask): mask for mask in masks}.values()
-        return reduce(np.logical_or, distinct, np.zeros(len(nodes), bool))
+        distinct = {id(mask): mask for mask in map(self.admitting, shapes)}.values()
+        return reduce(np.logical_or, distinct, np.zeros(len(self.snapshot.nodes), bool))
 
     @cached_property
     def _evictable_shapes(self) -> Collection[Shape]:

@@ -141,7 +141,7 @@ class GangQueue:
             if not preemptible:
                 least = np.minimum(least, queues.deserved[:, path].min(axis=1))
             bounds = self._bounds[queue, preemptible] = least.tolist()
-        return not _stays_within(self._state.request_cost(gang).tolist(), NOTHING, bounds)
+        return not _stays_within(self._state.request_cost(gang).tolist(), repeat(0.0), bounds)
 
     def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
@@ -195,9 +195,6 @@ class _Exceeding(NamedTuple):
     evicted: int
     allocated: list[float]
     end: int
-
-
-NOTHING: Iterable[float] = repeat(0.0)
 
 
 def has_fixed_cost(request: PlacementRequest) -> bool:

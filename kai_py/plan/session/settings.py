@@ -50,11 +50,6 @@ class CycleSettings(Struct, frozen=True, kw_only=True):
     """Registered actions that run after ``allocate``, before those that evict."""
 
     @property
-    def patience(self) -> float:
-        """Seconds for which gangs wait for pods to end, at most."""
-        return self.loss_rules.patience
-
-    @property
     def extension_keys(self) -> tuple[str, ...]:
         """The keys of the scores and actions of installed packages."""
         return extension_keys(self.scores, self.extra_actions)

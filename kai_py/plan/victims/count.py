@@ -206,7 +206,7 @@ class ShapeCount:
         # does.
         counts_devices = shape.needs_devices and not (shape.shares_claims and self._count > 1)
         self._devices = group[0].charged_gpus if counts_devices else 0.0
-        self._mask = state.placer.shapes.fits.static_fits.of(shape, nodes).mask
+        self._mask = state.admitting(shape)
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
         parts = statement.gpu_share_replicas(shape, Capacity.FUTURE_IDLE, self._count)
         self._gpu_share_replicas: list[int] = [] if parts is None else parts.total.tolist()

@@ -30,7 +30,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.empty_nodes import eventually_admitted, replicas_on_empty
 from kai_py.plan.victims.order import VictimPool
 from kai_py.policy.fit import StaticFit
-from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
+from kai_py.policy.min_runtime import within_min_runtime
 from kai_py.policy.queue_limits import display_amount, display_unit
 from kai_py.policy.queue_usage import diverging_siblings, exceeds, exceeds_any
 from kai_py.policy.reclaim_rules import (
@@ -195,8 +195,7 @@ def _within_queue(
         yield Protection(ProtectionRule.PRIORITY, gang.queue, message, lowest, gang.priority)
         return
     lower = [each for each in pool.gangs(queue) if each.priority < gang.priority]
-    min_runtime = float(preempt_min_runtime(state.quota.queues, state.quota.rules)[queue])
-    yield from _protected_victims(state, gang.queue, lower, min_runtime)
+    yield from _protected_victims(state, gang.queue, lower, state.preempt_min_runtime[queue])
 
 
 def _other_queues(
@@ -208,7 +207,7 @@ def _other_queues(
     """
     usage, rules = state.quota.usage, state.quota.rules
     reclaimable = reclaimable_queues(usage, reclaimer, rules)
-    min_runtime = reclaim_min_runtime(usage.queues, reclaimer.queue, rules)
+    min_runtimes = state.reclaim_min_runtimes(reclaimer.queue)
     _, theirs = diverging_siblings(usage.queues, reclaimer.queue)
     for sibling in sorted({int(theirs[queue]) for queue in others}):
         reclaimable_leaves = [
@@ -218,7 +217,7 @@ def _other_queues(
             each
             for queue in reclaimable_leaves
             for each in _protected_victims(
-                state, usage.queues.names[queue], pool.gangs(queue), float(min_runtime[queue])
+                state, usage.queues.names[queue], pool.gangs(queue), min_runtimes[queue]
             )
         ]
         yield from own or [_sibling_share(state, reclaimer, sibling)]

@@ -168,8 +168,8 @@ class VictimReduction:
             if keeps_min_members(gang, fewer, self._state.statement):
                 needed, unneeded = fewer, [*unneeded, *staying]
             else:
-                selection.count_all(staying, 1.0)
-        selection.count_all(unneeded, 1.0)
+                selection.count(staying, 1.0)
+        selection.count(unneeded, 1.0)
         return needed
 
     def _drop_unneeded(
@@ -281,11 +281,11 @@ class VictimReduction:
         """``dropped`` if the request fits without the other ``units``, else nothing."""
         if not dropped:
             return []
-        selection.count_all(dropped, -1.0)
+        selection.count(dropped, -1.0)
         stay = {id(unit) for unit in dropped}
         if selection.is_enough and self._trials.fits([u for u in units if id(u) not in stay]):
             return list(dropped)
-        selection.count_all(dropped, 1.0)
+        selection.count(dropped, 1.0)
         return []
 
 
@@ -307,9 +307,9 @@ class _Needed:
             peers = self._by_gang[unit.gang.key]
             if is_evicted_with(unit, peers):
                 continue
-            self._selection.count(unit, -1.0)
+            self._selection.count([unit], -1.0)
             if not self._selection.is_enough:
-                self._selection.count(unit, 1.0)
+                self._selection.count([unit], 1.0)
                 continue
             del self.units[id(unit)]
             peers.remove(unit)
@@ -320,7 +320,7 @@ class _Needed:
 
     def restore(self, run: Sequence[VictimUnit]) -> None:
         """Take units back that were dropped."""
-        self._selection.count_all(run, 1.0)
+        self._selection.count(run, 1.0)
         for unit in run:
             self.units[id(unit)] = unit
             self._by_gang[unit.gang.key].append(unit)

@@ -135,7 +135,7 @@ def _shape_may_fit(state: CycleState, group: Sequence[Member]) -> bool:
     fitting = int(fits.future_replicas(state.statement, shape).sum())
     if fitting >= len(group):
         return True
-    mask = state.placer.shapes.fits.static_fits.of(shape, state.snapshot.nodes).mask
+    mask = state.admitting(shape)
     rows = [positions.get(member.node) for member in group]
     return fitting + sum(row is not None and not mask[row] for row in rows) >= len(group)
 

@@ -105,7 +105,7 @@ class VictimSelection:
         Returns its length, which is at least ``min_count``. By bisection, as evicting more units
         never leaves less capacity: O(pods) for all steps together.
         """
-        self.count_all(units, 1.0)
+        self.count(units, 1.0)
         if not self._has_min_replicas or len(units) == 1:
             return len(units)
         too_few, enough = max(0, min(min_count, len(units)) - 1), len(units)
@@ -124,11 +124,11 @@ class VictimSelection:
     def _count_between(self, units: Sequence[VictimUnit], counted: int, count: int) -> None:
         """Count the first ``count`` of ``units`` instead of the first ``counted``."""
         if count < counted:
-            self.count_all(units[count:counted], -1.0)
+            self.count(units[count:counted], -1.0)
         else:
-            self.count_all(units[counted:count], 1.0)
+            self.count(units[counted:count], 1.0)
 
-    def count_all(self, units: Sequence[VictimUnit], sign: float) -> None:
+    def count(self, units: Sequence[VictimUnit], sign: float) -> None:
         """Count the units as evicted (or, with -1, as back again)."""
         self._capacity_count.release(pods_of(units), sign)
         if not self._queue_limits.never_exceeded:
@@ -138,10 +138,6 @@ class VictimSelection:
     def _is_excluded(self, unit: VictimUnit) -> bool:
         stays = self._excluded.get(unit.gang.key, ())
         return any(is_evicted_with(each, [unit]) for each in stays)
-
-    def count(self, unit: VictimUnit, sign: float) -> None:
-        """``count_all`` of one unit."""
-        self.count_all([unit], sign)
 
     def must_leave(self, units: Iterable[VictimUnit]) -> set[VictimUnit]:
         """Those of ``units`` that are certainly needed: if one stays, the request does not fit."""
@@ -193,7 +189,7 @@ class VictimSelection:
         self._excluded.setdefault(unit.gang.key, []).append(unit)
         for removed in [u for u in self.units if u is unit or is_evicted_with(unit, [u])]:
             self.units.remove(removed)
-            self.count(removed, -1.0)
+            self.count([removed], -1.0)
 
 
 def _nodes_without_gain(capacity_count: CapacityCount, units: Iterable[VictimUnit]) -> set[str]:

@@ -245,7 +245,7 @@ def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
         if shape.needs_devices and not devices.fits_empty_cluster(shape):
             return True
         if shape.pod_anti_affinity:
-            mask = state.placer.shapes.fits.static_fits.of(shape, snapshot.nodes).mask
+            mask = state.admitting(shape)
             most = max_on_separate_domains(shape, mask, snapshot.nodes, snapshot.namespaces)
             if len(group) > most:
                 return True

@@ -121,7 +121,8 @@ class _Wait(NamedTuple):
 
 def _wait(state: CycleState, gang: Gang, action: Action, *, last_end: float) -> _Wait:
     """The wait of a gang; ``last_end``: of the victims, inf if any end is unknown."""
-    now, patience, since = state.snapshot.now, state.settings.patience, gang.waiting_since
+    patience = state.settings.loss_rules.patience
+    now, since = state.snapshot.now, gang.waiting_since
     is_known = math.isfinite(last_end)
     if action is Action.CONSOLIDATE:
         bound = math.inf if is_known else since + patience
@@ -213,7 +214,7 @@ def _lacking(eviction: _Eviction, wait: _Wait) -> float:
     compared = compared_rows(cost, quota.rules)
     rows: list[int] = compared.tolist()
     borrows = any(is_above(allocated[row], deserved[row]) for row in rows)
-    patient_until = max(wait.latest, state.snapshot.now + state.settings.patience)
+    patient_until = max(wait.latest, state.snapshot.now + state.settings.loss_rules.patience)
     by_share = borrows or max(eviction.ends) <= patient_until
     taken = _lost_by_queue(state, eviction.units)
     shortfalls = {q: _shortfall(state, q, by_share=by_share) for q in taken}

@@ -13,9 +13,7 @@ from kai_py.plan.victims.trials import UNREDUCED
 from tests.support.records import replace
 from tests.support.worlds import GPU, gang, world
 
-COUNTED = SimpleNamespace(
-    count=lambda _unit, _sign: None, count_all=lambda _units, _sign: None, is_enough=True
-)
+COUNTED = SimpleNamespace(count=lambda _units, _sign: None, is_enough=True)
 
 
 def unit(number):
