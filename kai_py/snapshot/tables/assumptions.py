@@ -41,8 +41,8 @@ class Assumptions(PodTable):
         """Start empty; a nomination lasts ``nomination_seconds``."""
         self._nomination_seconds = nomination_seconds
         self._bindings: dict[str, AssumedBinding] = {}
-        self._evicted: dict[str, None] = {}
-        self._refused_until: dict[str, float] = {}
+        self._evicted = set[str]()
+        self._refused_until: dict[str, tuple[float, str]] = {}
         self._nominations: dict[str, NominatedNode] = {}
         self._backoff_until: dict[str, tuple[float, str]] = {}
 
@@ -62,21 +62,20 @@ class Assumptions(PodTable):
 
     def evict(self, pod_uid: str) -> None:
         """The pod is being evicted."""
-        self._evicted[pod_uid] = None
+        self._evicted.add(pod_uid)
 
     def cancel_eviction(self, pod_uid: str, refused_until: float) -> bool:
         """The pod stays after all, at least until then; whether its eviction was assumed."""
-        assumed = self._evicted.pop(pod_uid, pod_uid) is None
-        if assumed and refused_until:
-            self._refused_until[pod_uid] = refused_until
-        return assumed
+        if pod_uid not in self._evicted:
+            return False
+        self._evicted.remove(pod_uid)
+        if refused_until:
+            self._refused_until[pod_uid] = refused_until, ""
+        return True
 
     def refused_evictions(self, now: float) -> frozenset[str]:
         """The pods that are not to be evicted at ``now``, as the API server has just refused it."""
-        for uid, until in list(self._refused_until.items()):
-            if not lies_ahead(until, now, LONGEST_BACKOFF):
-                del self._refused_until[uid]
-        return frozenset(self._refused_until)
+        return frozenset(_still_waiting(self._refused_until, now))
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Reserve ``node`` for the pod; the time runs from the first nomination of that node."""
@@ -94,10 +93,7 @@ class Assumptions(PodTable):
 
     def in_backoff(self, now: float) -> Mapping[str, str]:
         """The gangs not to be placed at ``now``, and why; drops those whose time is over."""
-        for gang, (until, _) in list(self._backoff_until.items()):
-            if not lies_ahead(until, now, LONGEST_BACKOFF):
-                del self._backoff_until[gang]
-        return {gang: reason for gang, (_, reason) in self._backoff_until.items()}
+        return _still_waiting(self._backoff_until, now)
 
     def observe(self, pod: Pod) -> Uids:
         """Drop what the watch shows now; take over a nomination made before a restart."""
@@ -118,7 +114,7 @@ class Assumptions(PodTable):
         """Drop all that is assumed of a pod that is gone."""
         uid = pod.metadata.uid
         self._nominations.pop(uid, None)
-        self._evicted.pop(uid, None)
+        self._evicted.discard(uid)
         self._refused_until.pop(uid, None)
         return ()
 
@@ -146,6 +142,14 @@ class Assumptions(PodTable):
             elif not lies_ahead(nomination.expires, now, self._nomination_seconds):
                 del self._nominations[uid]
         return dict(self._nominations)
+
+
+def _still_waiting(waits: dict[str, tuple[float, str]], now: float) -> dict[str, str]:
+    """The reasons of those that still wait at ``now``; drops those whose time is over."""
+    for key, (until, _) in list(waits.items()):
+        if not lies_ahead(until, now, LONGEST_BACKOFF):
+            del waits[key]
+    return {key: reason for key, (_, reason) in waits.items()}
 
 
 class ClaimOverlays(PodTable):
