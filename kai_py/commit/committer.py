@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from kai_py.api.gpu_reservation import GpuGroup
+from kai_py.api.groups import grouped
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
@@ -129,7 +130,7 @@ class Committer:
                 self._awaiting_evictions.add(gang.gang)
             elif self._backoff.is_ready(gang.gang, clock):
                 self._start_gang(gang)
-        suspended: dict[str, list[Eviction]] = {}
+        suspended: list[Eviction] = []
         for eviction in plan.evictions:
             uid = eviction.pod.uid
             if uid in self._pod_uids:
@@ -139,10 +140,10 @@ class Committer:
                 # Before the task runs: the next cycle must not choose the same victim again.
                 self._assume_cache.expect_eviction(uid)
                 if eviction.suspend:
-                    suspended.setdefault(eviction.gang, []).append(eviction)
+                    suspended.append(eviction)
                 else:
                     self._start(self._evict(eviction))
-        for evictions in suspended.values():
+        for evictions in grouped(suspended, lambda eviction: eviction.gang).values():
             self._start(self._suspend(evictions, now))
         # Last: an eviction that has been started counts as capacity for the nominations.
         for nomination in plan.nominations:

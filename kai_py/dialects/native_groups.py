@@ -139,15 +139,14 @@ def _group_name(chain: OwnerChain) -> str:
 
 
 def _group_marker(chain: OwnerChain) -> str:
-    name = _group_name(chain)
-    if not name or _is_ignored(chain):
-        return ""
-    return f'spec.schedulingGroup "{name}"'
+    return _marker("spec.schedulingGroup", _group_name(chain), chain)
 
 
-def _is_ignored(chain: OwnerChain) -> bool:
+def _marker(field: str, name: str, chain: OwnerChain) -> str:
+    """What says that a pod belongs to the group ``name``; "" if that is to be ignored."""
     ends = (chain.pod.metadata, chain.metas[-1])
-    return any(meta.annotations.get(IGNORE_KEY) == "true" for meta in ends)
+    is_ignored = any(meta.annotations.get(IGNORE_KEY) == "true" for meta in ends)
+    return f'{field} "{name}"' if name and not is_ignored else ""
 
 
 def _workload_name(chain: OwnerChain) -> str:
@@ -156,10 +155,7 @@ def _workload_name(chain: OwnerChain) -> str:
 
 
 def _workload_marker(chain: OwnerChain) -> str:
-    name = _workload_name(chain)
-    if not name or _is_ignored(chain):
-        return ""
-    return f'spec.workloadRef "{name}"'
+    return _marker("spec.workloadRef", _workload_name(chain), chain)
 
 
 def _workload_gang_suffix(chain: OwnerChain) -> str:

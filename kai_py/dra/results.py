@@ -9,6 +9,7 @@ node selectors of the devices' slices.
 import uuid
 from collections.abc import Iterator, Sequence
 
+from kai_py.api.groups import grouped
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kai_py.api.records.resource import (
     AllocationResult,
@@ -104,9 +105,7 @@ def _share_id(claim: ResourceClaim, option: Option, row: DeviceRow) -> str:
 def _config(
     parsed: ParsedClaim, chosen: Sequence[Option]
 ) -> Iterator[DeviceAllocationConfiguration]:
-    by_class: dict[str, list[Option]] = {}
-    for option in chosen:
-        by_class.setdefault(option.device_class.metadata.name, []).append(option)
+    by_class = grouped(chosen, lambda option: option.device_class.metadata.name)
     for options in by_class.values():
         names = _unless_all(tuple(option.name for option in options), chosen)
         for config in options[0].device_class.spec.config:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kai_py.api.groups import grouped
 from kai_py.api.manifests import (
     Document,
     LineMapping,
@@ -147,9 +148,7 @@ def _check_once(checked: Sequence["_CheckedText"], before: Sequence[list[Finding
 
 def _refused_besides(findings: Iterable[Finding]) -> Rule:
     """The rule that an API server refuses nothing else of an object than ``findings`` say."""
-    named: dict[str, list[Finding]] = {}
-    for each in findings:
-        named.setdefault(each.subject, []).append(each)
+    named = grouped(findings, lambda each: each.subject)
     return lambda manifest: refused_fields(manifest, named.get(manifest.subject, ()))
 
 

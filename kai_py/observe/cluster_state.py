@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kai_py.api.groups import grouped
 from kai_py.observe.cluster_view import OTHER_SCHEDULERS, ClusterView, NodeUsage
 from kai_py.observe.queue_explanation import uncharged_gangs
 from kai_py.plan.observations import QueueShare
@@ -110,9 +111,7 @@ Q = TypeVar("Q", bound=QueueOfTree)
 
 def in_tree_order(rows: Iterable[Q]) -> Iterator[tuple[int, Q]]:
     """Every queue after its parent, with its depth; the rows of a plan form a forest."""
-    children: dict[str, list[Q]] = {}
-    for row in rows:
-        children.setdefault(row.parent, []).append(row)
+    children = grouped(rows, lambda row: row.parent)
     stack = [(0, row) for row in reversed(children.get("", ()))]
     while stack:
         depth, row = stack.pop()

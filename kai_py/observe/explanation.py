@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kai_py.api.choices import Subject
+from kai_py.api.groups import grouped
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.texts import count_of, is_or_are
 from kai_py.observe.claim_funnel import ClaimFunnel
@@ -246,10 +247,7 @@ class Explainer:
 
     @cached_property
     def _evicted(self) -> Mapping[str, Sequence[Eviction]]:
-        found: dict[str, list[Eviction]] = {}
-        for eviction in self.plan.evictions:
-            found.setdefault(eviction.gang, []).append(eviction)
-        return found
+        return grouped(self.plan.evictions, lambda eviction: eviction.gang)
 
     @cached_property
     def _lost(self) -> Mapping[str, str]:

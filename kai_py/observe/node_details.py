@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from kai_py.api.groups import grouped
 from kai_py.api.records.node import taint_text
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.device_state import DeviceState
@@ -67,9 +68,7 @@ def node_page(
         return None
     usages = [usage for usage in view.domains[domain] if shows(usage.name)]
     shown = usages[offset : offset + min(limit, MAX_NODES)]
-    devices: dict[str, list[DeviceEntry]] = {}
-    for entry in _devices(view, shown):
-        devices.setdefault(entry.node, []).append(entry)
+    devices = grouped(_devices(view, shown), lambda entry: entry.node)
     return NodePage(
         cycle=view.number,
         domain=domain,

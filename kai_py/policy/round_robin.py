@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
+from kai_py.api.groups import grouped
 from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_order import order_keys
 from kai_py.policy.queue_usage import QueueUsage, exceeds
@@ -81,9 +82,7 @@ def _leaves_by_depth(
     queues: QueueTable, pending_counts: Mapping[int, int]
 ) -> Iterator[tuple[int, Index]]:
     """Every depth, from the deepest leaf up to the roots, with the turns of its leaves."""
-    by_depth: dict[int, list[int]] = {}
-    for leaf in sorted(pending_counts):
-        by_depth.setdefault(int(queues.depth[leaf]), []).append(leaf)
+    by_depth = grouped(sorted(pending_counts), lambda leaf: int(queues.depth[leaf]))
     for depth in range(max(by_depth, default=-1), -1, -1):
         leaves = by_depth.get(depth, [])
         counts = [pending_counts[leaf] for leaf in leaves]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from kai_py.api.groups import grouped
 from kai_py.api.selectors import label_selector_matches
 from kai_py.api.times import happened_within
 from kai_py.grouping.gang import is_satisfied
@@ -60,9 +61,7 @@ class StartedGangs:
 
     def observe(self, gangs: Iterable[Gang], now: float) -> None:
         """Take in the gangs of a cycle; O(gangs)."""
-        present: dict[str, list[Gang]] = {}
-        for gang in gangs:
-            present.setdefault(gang.owner.uid, []).append(gang)
+        present = grouped(gangs, lambda gang: gang.owner.uid)
         self._known = {
             uid: found
             for uid in dict.fromkeys((*self._known, *present))

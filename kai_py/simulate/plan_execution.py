@@ -9,7 +9,6 @@ released, these devices avoided.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from functools import partial
 
 import msgspec
 
+from kai_py.api.groups import grouped
 from kai_py.api.queue import CHECKPOINT_BY_KEY
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.resource_versions import allocation_document
@@ -101,10 +101,8 @@ class PlanExecution:
                 self._start(gang)
         for nomination in plan.nominations:
             self.builder.nominate(nomination.pod.uid, nomination.node, now)
-        suspended = defaultdict[str, list[Eviction]](list)
-        for eviction in plan.evictions:
-            if eviction.suspend:
-                suspended[eviction.gang].append(eviction)
+        suspending = (each for each in plan.evictions if each.suspend)
+        suspended = grouped(suspending, lambda eviction: eviction.gang)
         refused = {gang for gang, evictions in suspended.items() if not self._suspend(evictions)}
         for request in plan.checkpoints:
             by = {CHECKPOINT_BY_KEY: format_time(request.by)}

@@ -19,6 +19,7 @@ Source: KAI-Scheduler, docs/developer/designs/external-podgroups, hierarchical-p
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from kai_py.api.groups import grouped
 from kai_py.api.numbers import parse_int64, quoted, shortened
 from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import (
@@ -245,10 +246,7 @@ def _min_sub_group_problem(location: str, required: int | None, children: int) -
 
 
 def _children(spec: KaiPodGroupSpec) -> Mapping[str, list[KaiSubGroup]]:
-    children: dict[str, list[KaiSubGroup]] = {}
-    for entry in spec.sub_groups:
-        children.setdefault(entry.parent or "", []).append(entry)
-    return children
+    return grouped(spec.sub_groups, lambda entry: entry.parent or "")
 
 
 def _reachable(spec: KaiPodGroupSpec) -> Mapping[str, list[KaiSubGroup]]:
@@ -259,10 +257,8 @@ def _reachable(spec: KaiPodGroupSpec) -> Mapping[str, list[KaiSubGroup]]:
     if len(spec.sub_groups) > MAX_ENTRIES:
         return {}
     unique = {entry.name: entry for entry in reversed(spec.sub_groups) if entry.name}
-    children: dict[str, list[KaiSubGroup]] = {}
-    for entry in spec.sub_groups:
-        if unique.get(entry.name) is entry:
-            children.setdefault(entry.parent or "", []).append(entry)
+    first = (entry for entry in spec.sub_groups if unique.get(entry.name) is entry)
+    children = grouped(first, lambda entry: entry.parent or "")
     reached: dict[str, list[KaiSubGroup]] = {}
     level = [""]
     for _ in range(MAX_TREE_DEPTH):

@@ -20,6 +20,7 @@ from itertools import chain
 
 from msgspec import Struct
 
+from kai_py.api.groups import grouped
 from kai_py.api.records.node import HARD_EFFECTS, Node, taint_text
 from kai_py.api.records.resource import DeviceRequestAllocationResult, ResourceClaim
 from kai_py.dra.device_state import DeviceState, PoolUsage
@@ -210,10 +211,8 @@ def _is_blocked(pool: Pool, usage: PoolUsage, row: DeviceRow) -> bool:
 def _parents(rows: Sequence[DeviceRow]) -> dict[str, str]:
     """Parents by partition: the device named by uuid, else the one that draws most on the set."""
     by_uuid = {uuid: row.id.device for row in rows if (uuid := row.text("uuid"))}
-    by_counter_set: dict[str, list[DeviceRow]] = {}
-    for row in rows:
-        if row.consumes:
-            by_counter_set.setdefault(row.consumes[0].counter_set, []).append(row)
+    consuming = (row for row in rows if row.consumes)
+    by_counter_set = grouped(consuming, lambda row: row.consumes[0].counter_set)
     parents: dict[str, str] = {}
     for members in by_counter_set.values():
         draws = [len(row.consumes[0].counters) for row in members]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from kai_py.api.groups import grouped
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceConstraint, ResourceClaim
 from kai_py.dra.allocation_query import AllocationQuery
@@ -161,9 +162,7 @@ def diagnose_allocation(
 
 
 def _blocked(options: Sequence[OptionDiagnosis]) -> OptionDiagnosis | None:
-    by_request: dict[tuple[int, int], list[OptionDiagnosis]] = {}
-    for each in options:
-        by_request.setdefault((each.option.claim, each.option.request), []).append(each)
+    by_request = grouped(options, lambda each: (each.option.claim, each.option.request))
     blocked = (o for o in by_request.values() if not any(each.is_sufficient for each in o))
     return next((of_request[0] for of_request in blocked), None)
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
+from kai_py.api.groups import grouped
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.quantity import parse_quantity
 from kai_py.api.records.core import Pod
@@ -88,9 +89,7 @@ class LiveClusterBuilder:
                 if resource_slice.spec.node_name and (kind is None or kind.string_value == "gpu"):
                     names = published.setdefault(resource_slice.spec.node_name, [])
                     names.append((resource_slice.spec.pool.name, device.name))
-        on_node: dict[str, list[Pod]] = {}
-        for pod in pods:
-            on_node.setdefault(pod.spec.node_name, []).append(pod)
+        on_node = grouped(pods, lambda pod: pod.spec.node_name)
         live_nodes = []
         for node in self._mirror.objects(NODES).values():
             name = node.metadata.name
@@ -161,9 +160,7 @@ def _gangs(
     queues: Mapping[str, str],
     why: Mapping[str, str],
 ) -> tuple[LiveGang, ...]:
-    members: dict[str, list[Pod]] = {}
-    for pod in pods:
-        members.setdefault(keys[pod.metadata.uid], []).append(pod)
+    members = grouped(pods, lambda pod: keys[pod.metadata.uid])
     ordered = sorted(members.items(), key=lambda item: (min(map(_created, item[1])), item[0]))
     return tuple(_gang(key, queues[key], found, why.get(key, "")) for key, found in ordered)
 

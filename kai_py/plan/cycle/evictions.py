@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from msgspec.structs import replace
 
+from kai_py.api.groups import grouped
 from kai_py.plan.plan import Action, Eviction
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.assignment import Evicted
@@ -63,12 +64,9 @@ def suspended_gangs(
     statement: Statement, leaving: Iterable[Evicted], *, by_default: bool
 ) -> frozenset[str]:
     """Keys of the gangs to suspend, of those that lose the pods ``leaving``."""
-    victims: dict[str, list[Evicted]] = {}
-    for victim in leaving:
-        victims.setdefault(victim.gang.key, []).append(victim)
     return frozenset(
         key
-        for key, lost in victims.items()
+        for key, lost in _by_gang(leaving).items()
         if can_be_suspended(lost[0].gang)
         and (
             exceeded_limit(lost[0].gang, (each.member for each in lost)) is not None
@@ -93,15 +91,16 @@ def _asks_for_suspension(
 
 def _effects(leaving: Sequence[Evicted], suspended: Set[str]) -> dict[str, str]:
     """By gang what the evictions do to its workload."""
-    lost: dict[str, list[Evicted]] = {}
-    for victim in leaving:
-        lost.setdefault(victim.gang.key, []).append(victim)
     return {
         key: SUSPENDED
         if key in suspended
-        else effect_text(victims[0].gang, [each.member for each in victims])
-        for key, victims in lost.items()
+        else effect_text(lost[0].gang, [each.member for each in lost])
+        for key, lost in _by_gang(leaving).items()
     }
+
+
+def _by_gang(leaving: Iterable[Evicted]) -> dict[str, list[Evicted]]:
+    return grouped(leaving, lambda victim: victim.gang.key)
 
 
 def _with_all_pods(leaving: Sequence[Evicted], suspended: Set[str]) -> Iterator[Evicted]:

@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 from msgspec import Struct, field
 
+from kai_py.api.groups import grouped
 from kai_py.grouping.gang import Subgroup, has_topology_constraint
 from kai_py.plan.placement.affinity import dependents_last
 from kai_py.plan.placement.attempt import (
@@ -305,9 +306,7 @@ class Placer(Struct, frozen=True):
         if reason is None:
             return None
         domains, leaves = subgroup_domains(attempt.statement, attempt.gang, group)
-        by_domains: dict[tuple[int, ...], list[Member]] = {}
-        for member in members:
-            by_domains.setdefault(leaves[member.subgroup], []).append(member)
+        by_domains = grouped(members, lambda member: leaves[member.subgroup])
         by_size = largest_first(part for own in by_domains.values() for part in by_shape(own))
         if not self._can_search(attempt, by_size):
             return reason

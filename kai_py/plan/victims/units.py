@@ -25,6 +25,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, structs
 
+from kai_py.api.groups import grouped
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
 from kai_py.plan.placement.next_pods import active_counts, members_by_leaf
 from kai_py.plan.state.statement import Statement
@@ -129,10 +130,7 @@ def is_evicted_with(unit: VictimUnit, others: Iterable[VictimUnit]) -> bool:
 
 def units_by_gang(units: Iterable[VictimUnit]) -> dict[str, list[VictimUnit]]:
     """The units by the keys of their gangs, in order."""
-    by_gang: dict[str, list[VictimUnit]] = {}
-    for unit in units:
-        by_gang.setdefault(unit.gang.key, []).append(unit)
-    return by_gang
+    return grouped(units, lambda unit: unit.gang.key)
 
 
 def pods_of(units: Iterable[VictimUnit]) -> list[Member]:

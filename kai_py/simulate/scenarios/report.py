@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from kai_py.api.groups import grouped
 from kai_py.api.times import HOUR
 from kai_py.plan.plan import Stage
 from kai_py.simulate.scenarios.goodput import PolicyFigures, policy_figures
@@ -255,9 +256,7 @@ def _by_size(waits: Sequence[GangWait]) -> dict[str, WaitingTimes]:
 
 def size_groups(waits: Iterable[GangWait]) -> dict[str, list[GangWait]]:
     """Gangs by their GPUs, in powers of two, smallest first."""
-    groups: dict[int, list[GangWait]] = {}
-    for wait in waits:
-        groups.setdefault(_size(wait.gpus), []).append(wait)
+    groups = grouped(waits, lambda wait: _size(wait.gpus))
     return {_size_name(size): group for size, group in sorted(groups.items())}
 
 

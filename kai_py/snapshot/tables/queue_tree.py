@@ -20,6 +20,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
+from kai_py.api.groups import grouped
 from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queues import DEVICE_SELECTOR, NamespaceRule, QueueInfo, QueueProblem
@@ -138,9 +139,7 @@ def build_queue_table(
 
 def _by_level(specs: Sequence[QueueInfo], parents: Mapping[str, str]) -> list[list[QueueInfo]]:
     """The levels from the roots down; siblings stand together, oldest first."""
-    children: dict[str, list[QueueInfo]] = {}
-    for spec in specs:
-        children.setdefault(parents[spec.name], []).append(spec)
+    children = grouped(specs, lambda spec: parents[spec.name])
     levels: list[list[QueueInfo]] = []
     level = children.get("", [])
     while level:
