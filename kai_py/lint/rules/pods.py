@@ -71,25 +71,20 @@ def container_claims(manifest: Manifest) -> Iterator[Finding]:
 
 def extended_resources(manifest: Manifest) -> Iterator[Finding]:
     """Extended resources (nvidia.com/gpu) are whole, and equal in limits and requests."""
-    for path, spec in pod_specs(manifest):
-        for container_path, container in _containers(spec, path):
-            resources = mapping_at(container, "resources")
-            resources_path = (*container_path, "resources")
-            yield from _limits_missing(manifest, resources, resources_path)
-            yield from _device_amounts(manifest, resources, resources_path)
+    for path, resources in _resources(manifest):
+        yield from _limits_missing(manifest, resources, path)
+        yield from _device_amounts(manifest, resources, path)
 
 
 def amounts(manifest: Manifest) -> Iterator[Finding]:
     """Requests and limits are quantities of resources; none of the node's is above its limit."""
-    for path, spec in pod_specs(manifest):
-        for container_path, container in _containers(spec, path):
-            resources = mapping_at(container, "resources")
-            limits = mapping_at(resources, "limits")
-            for side in ("limits", "requests"):
-                for key, written in mapping_at(resources, side).items():
-                    problem = _amount_problem(str(key), written, limits.get(key))
-                    if problem:
-                        yield manifest.error((*container_path, "resources", side, key), problem)
+    for path, resources in _resources(manifest):
+        limits = mapping_at(resources, "limits")
+        for side in ("limits", "requests"):
+            for key, written in mapping_at(resources, side).items():
+                problem = _amount_problem(str(key), written, limits.get(key))
+                if problem:
+                    yield manifest.error((*path, side, key), problem)
 
 
 def _amount_problem(resource: str, written: object, limit: object) -> str:
@@ -123,6 +118,13 @@ def _containers(spec: LineMapping, path: FieldPath) -> Iterator[tuple[FieldPath,
     for kind in _CONTAINERS:
         for index, container in mappings_at(spec, kind):
             yield (*path, kind, index), container
+
+
+def _resources(manifest: Manifest) -> Iterator[tuple[FieldPath, LineMapping]]:
+    """The resources of every container, each with its path."""
+    for path, spec in pod_specs(manifest):
+        for container_path, container in _containers(spec, path):
+            yield (*container_path, "resources"), mapping_at(container, "resources")
 
 
 def _limits_missing(
