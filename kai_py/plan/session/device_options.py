@@ -22,14 +22,15 @@ same spec get the same alternatives. O(alternatives), apart from placing.
 ``cheapest_claims`` is for searches for victims: the request with its cheapest alternatives alone.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
-from msgspec import Struct, structs
-from msgspec.structs import replace as with_fields
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceRequest, DeviceSubRequest, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
@@ -130,12 +131,12 @@ class ClaimChoices:
                     return None
                 names = (f"{each.name}/{a.name}" for a in each.first_available if a not in kept)
                 closed |= dict.fromkeys(names)
-                requests.append(with_fields(each, first_available=kept))
+                requests.append(replace(each, first_available=kept))
                 requests[-1] = self._without_kinds(choice, requests[-1], others)
                 for row, option, devices in self._nodes_with_all(requests[-1]):
                     allowed[row] &= self._allow(others + self._extra(choice, option, devices))
-            devices_spec = with_fields(spec.devices, requests=tuple(requests))
-            specs[key] = with_fields(spec, devices=devices_spec)
+            devices_spec = replace(spec.devices, requests=tuple(requests))
+            specs[key] = replace(spec, devices=devices_spec)
         return DeviceOptions(specs, None if allowed.all() else allowed, tuple(closed))
 
     def cheapest(self, options: DeviceOptions) -> DeviceOptions:
@@ -144,13 +145,13 @@ class ClaimChoices:
         allowed = np.ones(len(self.state.snapshot.nodes), dtype=np.bool_)
         for key, spec in options.specs.items():
             requests = tuple(map(self._cheapest, spec.devices.requests))
-            specs[key] = with_fields(spec, devices=with_fields(spec.devices, requests=requests))
+            specs[key] = replace(spec, devices=replace(spec.devices, requests=requests))
             for each in requests:
                 nodes = self._nodes_with_all(each)
                 least = min((devices for _, _, devices in nodes), default=0.0)
                 for row, _, devices in nodes:
                     allowed[row] &= devices == least
-        return structs.replace(options, specs=specs, allowed=None if allowed.all() else allowed)
+        return replace(options, specs=specs, allowed=None if allowed.all() else allowed)
 
     def _fitting(
         self, choice: Choice, request: DeviceRequest, taken: Taken, base: Floats
@@ -186,7 +187,7 @@ class ClaimChoices:
         costs = [accounting.least_of_alternative(a) for a in request.first_available]
         least = min(costs, key=order_of_costs, default={})
         kept = zip(request.first_available, costs, strict=True)
-        request = with_fields(request, first_available=tuple(a for a, c in kept if c == least))
+        request = replace(request, first_available=tuple(a for a, c in kept if c == least))
 
         def costlier(option: DeviceRequestSpec) -> Iterator[str]:
             costs = accounting.costs_by_kind(option)
@@ -285,7 +286,7 @@ def cheapest_claims(
     """
     accounting, quota = state.accounting, state.quota
     nothing = np.zeros_like(quota.usage.allocated)
-    usage = replace(quota.usage, allocated=nothing, non_preemptible=nothing).with_owed(
+    usage = dataclasses.replace(quota.usage, allocated=nothing, non_preemptible=nothing).with_owed(
         nothing, nothing
     )
     choices = ClaimChoices.of(state, gang, request.members, usage)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from msgspec.structs import replace as with_fields
+from msgspec.structs import replace
 
 from kai_py.api.records.resource import DeviceRequest, DeviceSelector, ResourceClaimSpec
 from kai_py.dra.parsed_claims import ExcludedKinds
@@ -32,9 +32,9 @@ def excluding(
 
     exact = request.exactly
     if exact is not None and not exact.admin_access:
-        exact = with_fields(exact, selectors=selectors(exact))
-    listed = tuple(with_fields(a, selectors=selectors(a)) for a in request.first_available)
-    return with_fields(request, exactly=exact, first_available=listed)
+        exact = replace(exact, selectors=selectors(exact))
+    listed = tuple(replace(a, selectors=selectors(a)) for a in request.first_available)
+    return replace(request, exactly=exact, first_available=listed)
 
 
 def exclude_kinds(specs: Iterable[ResourceClaimSpec]) -> bool:

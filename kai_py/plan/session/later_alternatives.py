@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
 from msgspec.structs import replace
-from msgspec.structs import replace as with_fields
 
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.references import ClaimRef
@@ -129,10 +128,10 @@ def _later_alternatives(specs: ClaimSpecs) -> Iterator[ClaimSpecs]:
 def _without_first(spec: ResourceClaimSpec, dropped: Iterator[int]) -> ResourceClaimSpec:
     """``spec`` without the first alternatives; ``dropped``: how many of each request."""
     requests = tuple(
-        with_fields(each, first_available=each.first_available[next(dropped) :])
+        replace(each, first_available=each.first_available[next(dropped) :])
         for each in spec.devices.requests
     )
-    return with_fields(spec, devices=with_fields(spec.devices, requests=requests))
+    return replace(spec, devices=replace(spec.devices, requests=requests))
 
 
 def have_alternatives(members: Sequence[Member]) -> bool:
