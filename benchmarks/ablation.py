@@ -14,7 +14,7 @@ from benchmarks.core.scenarios import SCENARIOS, Scenario
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.plan import Plan
 from kai_py.plan.victims import count
-from kai_py.plan.victims.action import VictimBatch
+from kai_py.plan.victims.batch import VictimBatch
 from kai_py.plan.victims.selection import VictimSelection
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.mirror import freeze_memory

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from benchmarks.row import Benchmark, Measured
-from kai_py.config import Configuration, EvictionConfig
+from kai_py.api.settings import EvictionConfig
+from kai_py.config import Configuration
 from kai_py.simulate.scenarios.simulation import simulate
 from kai_py.simulate.scenarios.traces import (
     SATURATION_HOURS,

@@ -15,7 +15,7 @@ from kai_py.admission.certificate import (
     issue,
 )
 from kai_py.api.admission import WEBHOOK_NAME
-from kai_py.config import WebhookConfig
+from kai_py.api.settings import WebhookConfig
 from kai_py.watch.errors import AlreadyExists
 
 OURS = WebhookConfig(namespace="default", names=("127.0.0.1",))

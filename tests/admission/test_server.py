@@ -11,7 +11,7 @@ from kopf._core.engines.admission import serve_admission_request
 from kopf._core.reactor.inventory import ResourceMemories
 
 from kai_py.admission import server
-from kai_py.admission.certificate import SECRETS, ensure_certificate
+from kai_py.admission.certificate import SECRETS, ensure_certificate, issue
 from kai_py.admission.handlers import MIRRORED, AdmissionContext, _raise_refusals, registry
 from kai_py.admission.rules import AdmissionVerdict
 from kai_py.admission.server import CertificateFiles, maintain_certificate
@@ -21,7 +21,7 @@ from kai_py.config import Configuration
 from kai_py.watch.errors import NotFound
 from kai_py.watch.kinds import KAI_POD_GROUPS
 from kai_py.watch.mirror import Mirror
-from tests.admission.test_certificate import OURS, issue, write
+from tests.admission.test_certificate import OURS, write
 from tests.cluster.controlplane.ports import reserved_port
 from tests.support.cluster.eventually import eventually
 

@@ -3,7 +3,7 @@
 import math
 
 from benchmarks.fairness.week import CONFIGURATION, fairness, week
-from kai_py.config import EvictionConfig
+from kai_py.api.settings import EvictionConfig
 from kai_py.simulate.scenarios.scenario import NodeGroup, Scenario, ScenarioJob, ScenarioQueue
 from kai_py.simulate.scenarios.simulation import simulate
 

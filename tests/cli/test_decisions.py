@@ -15,9 +15,10 @@ from kai_py.cli.scheduler_http import SchedulerAddress
 from kai_py.observe import http_api
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
-from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_api import ApiSource
 from kai_py.observe.kept_history import ShareHistory
+from kai_py.observe.token_review import TOKEN_VARIABLE
 from tests.observe.shown import view_of
 from tests.support.records import replace
 from tests.support.worlds import gang, world

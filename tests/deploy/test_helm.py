@@ -6,8 +6,10 @@ import shutil
 import pytest
 import yaml
 
-from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
-from kai_py.deploy.objects import CONFIGURATION_FILE, NAME, Installation, manifests
+from kai_py.api.settings import WebhookConfig
+from kai_py.config import Configuration, LeaderElectionConfig
+from kai_py.deploy.objects import NAME, Installation, manifests
+from kai_py.deploy.parts import CONFIGURATION_FILE
 from kai_py.deploy.permissions import Right, cluster_rules
 from tests.deploy.helm import helm, render
 from tests.support import yaml_text

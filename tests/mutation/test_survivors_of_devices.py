@@ -25,7 +25,8 @@ from kai_py.dra.counters import groups_with_device, overdrawn_pools
 from kai_py.dra.device_kinds import selector_texts
 from kai_py.dra.device_state import DeviceState
 from kai_py.dra.divisible_gpus import MIB, DivisibleGpu, memory_mib, serving
-from kai_py.dra.expressions import CompiledExpressions, ExpressionCompileError
+from kai_py.dra.eligibility import ExpressionCompileError
+from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError, PoolID
 from kai_py.dra.inventory import Inventory

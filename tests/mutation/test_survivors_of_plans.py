@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GpuShare, SharedGpu
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.api.records.record import convert_record
@@ -38,7 +39,6 @@ from kai_py.plan.victims import reduction
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch, _TriedSet
-from kai_py.policy.fill import FillStrategy
 from kai_py.policy.lost_work import LossRules
 from kai_py.snapshot.shape import ClaimUse, Shape
 from kai_py.snapshot.shared_gpus import SharedGpuTable, SharedGpuUsage

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from kai_py.api.queue import ADMISSION_GATE
 from kai_py.api.records.core import ObjectMeta, Pod, PodSchedulingGate, PodSpec, PodStatus
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import unstructured
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.commit.claims.binding_conditions import never_ready
 from kai_py.commit.claims.extended_resources import delete_claim
-from kai_py.commit.pod_patches import ADMISSION_GATE, GateRemover
+from kai_py.commit.pod_patches import GateRemover
 from kai_py.commit.provisioner import CLASS_KEY, REQUEST_KEY, Provisioner, unannotated_pods
 from kai_py.commit.provisioning_request import MANAGED_BY, DesiredRequest, PodSet
 from kai_py.commit.reports import PlanReports

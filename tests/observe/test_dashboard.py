@@ -10,13 +10,14 @@ import pytest
 from kai_py.demo.run import DemoOptions, run_demo
 from kai_py.demo.script import script_for
 from kai_py.observe.http import serve
-from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.suggestion import (
     InvalidQuestionError,
     QueueChange,
     Suggestion,
     SuggestionSearch,
 )
+from kai_py.observe.token_review import TOKEN_VARIABLE
 from kai_py.plan.plan import Stage
 from kai_py.simulate.what_if import Comparison, NodesNeeded, PlacedGang, WaitingGang
 from kai_py.snapshot.tables.queues import QueueInfo

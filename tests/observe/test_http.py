@@ -14,12 +14,12 @@ from kai_py.observe import dashboard, http
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.http import Probes, serve
-from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.http_access import HttpAccess
 from kai_py.observe.http_api import PROCESS_ID, ApiSource
 from kai_py.observe.kept_history import ShareHistory
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.suggestion import Suggestion, SuggestionSearch, SuggestionStep, Verb
-from kai_py.observe.token_review import AccessDenial
+from kai_py.observe.token_review import TOKEN_VARIABLE, AccessDenial
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan, Stage, Unplaced
 from tests.observe.shown import view_of

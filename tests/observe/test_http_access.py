@@ -2,7 +2,8 @@
 
 import pytest
 
-from kai_py.observe.http_access import TOKEN_VARIABLE, HttpAccess
+from kai_py.observe.http_access import HttpAccess
+from kai_py.observe.token_review import TOKEN_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from kai_py.config import Configuration, EvictionConfig
+from kai_py.api.settings import EvictionConfig
+from kai_py.config import Configuration
 from kai_py.plan.cycle.deadlines import next_deadline
 from kai_py.planner import cycle_settings
 from tests.dialects.feeding import CREATED

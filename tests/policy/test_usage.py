@@ -6,13 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from kai_py.policy.usage_history import (
-    UsageRecord,
-    UsageState,
-    advance_usage,
-    restore_usage,
-    usage_record,
-)
+from kai_py.policy.usage_history import UsageState, advance_usage, restore_usage, usage_record
+from kai_py.snapshot.tables.queues import UsageRecord
 
 RESOURCES = ("gpu", "cpu")
 QUEUES = ("a", "b")

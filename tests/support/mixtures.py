@@ -13,6 +13,7 @@ from tests.support.cluster.manifests import (
     QUEUE_KEY,
     TEMPLATE,
     claim_template,
+    gpu_request,
     job,
     pod_spec,
 )
@@ -25,7 +26,6 @@ from tests.support.situations import (
     STRANGE,
     Situation,
     crew,
-    gpu_request,
     gpus,
     in_queue,
     labelled,

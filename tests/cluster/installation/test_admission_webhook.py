@@ -10,7 +10,8 @@ import yaml
 
 from kai_py.api.admission import ADMISSION_LABEL, ENABLED, WEBHOOK_NAME
 from kai_py.api.queue import ADMISSION_GATE
-from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
+from kai_py.api.settings import WebhookConfig
+from kai_py.config import Configuration, LeaderElectionConfig
 from tests.cluster.controlplane import binaries
 from tests.cluster.controlplane.ports import reserved_port
 from tests.cluster.controlplane.processes import Process, running

@@ -20,8 +20,9 @@ from prometheus_client import CollectorRegistry
 from kai_py.admission.certificate import ensure_certificate
 from kai_py.admission.server import publish_authority
 from kai_py.api.admission import WEBHOOK_NAME
+from kai_py.api.settings import WebhookConfig
 from kai_py.cli.connection import cluster_client
-from kai_py.config import Configuration, LeaderElectionConfig, WebhookConfig
+from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.parts import permissions
 from kai_py.deploy.permissions import (
     READ,

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import Condition
 from kai_py.api.records.node import Taint
 from kai_py.plan.plan import ProtectionRule, Stage
-from tests.plan.state.test_eviction_limits import budget
-from tests.support.scenario import START, at, cluster, job_with_pods, node, pod, queue
+from tests.support.scenario import START, at, budget, cluster, job_with_pods, node, pod, queue
 
 RULES = ProtectionRule
 

@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from kai_py.api.records.core import Container, ResourceRequirements
+from kai_py.api.records.core import Container, ObjectMeta, ResourceRequirements
 from kai_py.api.records.node import NodeResourceTopology, TopologyAttribute, Zone, ZoneResource
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.numa_alignment import OBSERVED_ZONES_KEY
-from tests.support.scenario import ObjectMeta, cluster, evicted, node, placed, pod, queue
+from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 
 
 def report(name, *available, policy="single-numa-node", scope="pod", old_word="", cpus=4):
