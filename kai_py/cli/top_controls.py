@@ -23,7 +23,6 @@ from kai_py.observe.live.feed import Feed
 from kai_py.observe.live.screen import Interaction
 from kai_py.watch.client import Client
 from kai_py.watch.errors import ApiError, NotFound
-from kai_py.watch.kinds import PODS
 
 UP, DOWN, ENTER, ESCAPE, BACKSPACE = "up", "down", "enter", "escape", "backspace"
 SPECIAL: Mapping[bytes, str] = {
@@ -245,10 +244,4 @@ class TopSession:
 async def evict_pod(client: Client, name: str, uid: str) -> None:
     """Evict the pod NAMESPACE/NAME if it still has this uid; raises ApiError."""
     namespace, _, pod = name.partition("/")
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": uid}},
-    }
-    await client.create_subresource(PODS.at(), pod, "eviction", body, namespace=namespace)
+    await client.evict(namespace=namespace, pod=pod, uid=uid)

@@ -169,15 +169,7 @@ def _shortened(pod: Pod, max_grace: float) -> dict[str, int]:
 
 
 async def _create_eviction(access: ApiAccess, pod: PodRef, options: dict[str, int]) -> None:
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}, **options},
-    }
-    await access.client.create_subresource(
-        access.pods, pod.name, "eviction", body, namespace=pod.namespace
-    )
+    await access.client.evict(namespace=pod.namespace, pod=pod.name, uid=pod.uid, **options)
 
 
 def find_long_graces(

@@ -159,13 +159,19 @@ class Client:
         call = ApiCall("create", resource.kind.name, resource.collection(), body=encoded)
         return _decoded(call, resource.decode, await self.transport.send(call))
 
-    async def create_subresource(
-        self, resource: Resource[T], name: str, subresource: str, body: Body, *, namespace: str = ""
-    ) -> None:
-        """Post to a subresource such as ``eviction``, whose answer says only that it was done."""
-        path = resource.object(name, namespace, subresource)
-        encoded = msgspec.json.encode(body)
-        await self._act(ApiCall("create", _counted(resource, subresource), path, body=encoded))
+    async def evict(self, *, namespace: str, pod: str, uid: str, **options: int) -> None:
+        """Evict a pod; ``options``: further delete options.
+
+        Raises TooManyRequests if a budget protects it, Conflict if it has another uid.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}, **options},
+        }
+        await self._act(ApiCall("create", "Pod/eviction", path, body=msgspec.json.encode(eviction)))
 
     async def bind(
         self,

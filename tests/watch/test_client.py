@@ -96,8 +96,10 @@ async def test_each_verb_has_its_method_path_and_body():
             "preconditions": {"uid": "u1"},
             "gracePeriodSeconds": 0,
         }
-        await client.create_subresource(PODS, "p", "eviction", {"kind": "Eviction"}, namespace="ns")
+        await client.evict(namespace="ns", pod="p", uid="u1", gracePeriodSeconds=1)
         assert script.last[:2] == ("POST", "/api/v1/namespaces/ns/pods/p/eviction")
+        asked = {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 1}
+        assert script.last[2]["deleteOptions"] == asked
 
 
 async def test_binding_carries_the_uid():
@@ -112,7 +114,7 @@ async def test_binding_carries_the_uid():
 
 WRITES = {
     "bind": lambda client: client.bind(namespace="ns", pod="p", uid="u1", node="n1"),
-    "evict": lambda client: client.create_subresource(PODS, "p", "eviction", {}, namespace="ns"),
+    "evict": lambda client: client.evict(namespace="ns", pod="p", uid="u1"),
     "delete": lambda client: client.delete(PODS, "p", namespace="ns"),
     "create": lambda client: client.create(PODS, {}, namespace="ns"),
     "update": lambda client: client.update(PODS, "p", {}, namespace="ns"),
