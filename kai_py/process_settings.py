@@ -51,7 +51,7 @@ def elector_for(client: Client, election: Election) -> Elector | ElectorThread:
     return Elector(client, election)
 
 
-def election_of(configuration: Configuration, identity: str, address: str = "") -> Election:
+def election_of(configuration: Configuration, identity: str, address: str) -> Election:
     """The election for the Lease of this node pool; ``address``: as of ``Election``."""
     election, pool = configuration.leader_election, configuration.node_pool.name
     return Election(

@@ -100,7 +100,7 @@ def least_protected(kinds: Iterable[Preemptibility]) -> Preemptibility:
     return min(kinds, key=PROTECTION.__getitem__)
 
 
-def minimums_of(tree: Subgroup, leaf: str, expected: int = 0) -> dict[str, int]:
+def minimums_of(tree: Subgroup, leaf: str, expected: int) -> dict[str, int]:
     """The minimums of ``leaf`` and of the subgroups above it.
 
     ``expected``: the pods that the leaf will have once its framework has created them all; they

@@ -158,7 +158,7 @@ def _may_suffice(state: CycleState, free: Floats, request: PlacementRequest) -> 
     if (free + FRACTION_TOLERANCE < needed).any():
         return False
     specs = _claims_to_allocate(state, request)
-    exceeded = state.statement.devices.exceed_free(specs, Capacity.FUTURE_IDLE)
+    exceeded = state.statement.devices.exceed_free(specs)
     return not (exceeded and state.keeps_devices)
 
 

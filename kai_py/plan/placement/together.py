@@ -14,7 +14,6 @@ import numpy as np
 from kai_py.plan.placement.attempt import MAX_PODS_TO_REORDER, Attempt, NodeSet
 from kai_py.plan.placement.exact import MAX_SEARCH_STEPS, SearchSteps
 from kai_py.plan.placement.fit import ShapeFits, slack
-from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import replicas_that_fit
 from kai_py.snapshot.gangs import Member
@@ -32,7 +31,7 @@ def may_fit_together(statement: Statement, members: Sequence[Member]) -> bool:
         return False  # Counting was exact.
     own = [use for m in members for use in m.shape.claims if use.claim is None]
     specs = [devices.narrowed_spec(use.spec) for use in own if not use.is_allocated]
-    return not devices.exceed_free(specs, Capacity.FUTURE_IDLE)
+    return not devices.exceed_free(specs)
 
 
 @dataclass

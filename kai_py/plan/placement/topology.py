@@ -188,7 +188,7 @@ def largest_domain(
 
 
 def topology_unsatisfied(
-    gang: Gang, group: Subgroup, needed: int, best: tuple[str, int], *, occupied: str = ""
+    gang: Gang, group: Subgroup, needed: int, best: tuple[str, int], *, occupied: str
 ) -> Unschedulable:
     """The reason that no domain holds the group.
 

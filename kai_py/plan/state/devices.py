@@ -252,9 +252,9 @@ class CycleDevices:
         """The spec by which claims with ``spec`` are allocated."""
         return self._narrowed.get(id(spec), spec)
 
-    def exceed_free(self, specs: Iterable[ResourceClaimSpec], capacity: Capacity) -> bool:
-        """Whether ``specs``, narrowed ones, need more devices of a driver than are free."""
-        return self._devices.free.are_exceeded_by(specs, self._states[capacity])
+    def exceed_free(self, specs: Iterable[ResourceClaimSpec]) -> bool:
+        """Whether ``specs``, narrowed ones, need more devices of a driver than will be free."""
+        return self._devices.free.are_exceeded_by(specs, self._states[Capacity.FUTURE_IDLE])
 
     def is_unallocated(self, use: ClaimUse) -> bool:
         """Whether a claim has no devices yet, neither from before nor by this cycle."""

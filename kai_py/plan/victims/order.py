@@ -152,7 +152,7 @@ def most_saturated_first(
     units_of: Callable[[int], Iterator[VictimUnit]],
     request: Floats,
     *,
-    evicted: bool = False,
+    evicted: bool,
 ) -> Iterator[VictimUnit]:
     """The units of several queues: each time the next one of the most saturated queue.
 
