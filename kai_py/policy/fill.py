@@ -66,7 +66,7 @@ def _tiers(candidates: Ints, preference: Ints) -> Iterator[Ints]:
 
 
 def _pack(count: int, rows: Ints, replicas: Ints, slack: Floats) -> list[tuple[int, int]]:
-    """Fill the roomiest nodes until one of the others holds what is left; ``rows`` ascend."""
+    """Fill the nodes that hold most until one of the others holds the rest; ``rows`` ascend."""
     fits = replicas[rows]
     holding = fits >= count
     if holding.any():

@@ -38,10 +38,9 @@ def return_to_spot(state: CycleState) -> None:
     spot = spot_nodes(state.spot.rules.labels, state.snapshot.nodes)
     found = [(gain, gang) for gang in wanted if (gain := _gain(state, gang, spot)) > 0]
     found.sort(key=lambda each: (-each[0], each[1].key))
-    for _, gang in found[:MAX_TRIED]:
-        for able in state.turns.eligible([gang]):
-            with state.turns.of(able):
-                _move(state, able, spot)
+    for gang in state.turns.eligible(gang for _, gang in found[:MAX_TRIED]):
+        with state.turns.of(gang):
+            _move(state, gang, spot)
 
 
 def _gain(state: CycleState, gang: Gang, spot: Bools) -> float:
