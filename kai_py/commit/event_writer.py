@@ -48,14 +48,13 @@ from kai_py.commit.events import (
     EventRecorder,
     EventType,
     claim_reference,
-    pod_reference,
     queue_reference,
 )
 from kai_py.commit.eviction import EvictionOutcome, EvictionResult
 from kai_py.commit.statuses.pod import PendingPodStatus
 from kai_py.commit.statuses.queue_conditions import ACCEPTED, QueueCondition
 from kai_py.commit.transaction import GangOutcome
-from kai_py.grouping.gang import Owner
+from kai_py.grouping.gang import Owner, pod_owner
 from kai_py.plan.observations import CapacityHold, CheckpointRequest, GangAtRisk, ObjectProblem
 from kai_py.plan.plan import Eviction, Plan, Stage, Unplaced
 from kai_py.watch.kinds import WatchedQueue
@@ -99,9 +98,9 @@ class EventWriter:
                     ACTION: outcome.gang.action.value,
                     NODE: binding.node,
                 }
-                self._record(pod_reference(binding.pod), "Scheduled", "Binding", note, details)
+                self._record(pod_owner(binding.pod), "Scheduled", "Binding", note, details)
         for failure in outcome.failures:
-            self._warn(pod_reference(failure.pod), "FailedBinding", "Binding", failure.reason)
+            self._warn(pod_owner(failure.pod), "FailedBinding", "Binding", failure.reason)
         if outcome.reason and not outcome.is_overtaken:
             note = f"no pod of the gang was bound: {outcome.reason}"
             self._warn(owner, "FailedBinding", "Binding", note)
@@ -112,12 +111,12 @@ class EventWriter:
 
     def report_waiting(self, pod: PodRef, note: str) -> None:
         """Report that drivers make a pod's devices ready before it is bound."""
-        self._record(pod_reference(pod), "BindingConditionsPending", "Binding", note)
+        self._record(pod_owner(pod), "BindingConditionsPending", "Binding", note)
 
     def report_eviction(self, result: EvictionResult) -> None:
         """Report the answer to an eviction."""
         eviction = result.eviction
-        pod, owner = pod_reference(eviction.pod), eviction.owner
+        pod, owner = pod_owner(eviction.pod), eviction.owner
         if result.outcome is EvictionOutcome.BLOCKED:
             note = f"may not be evicted now: {result.reason}"
             self._record(pod, "EvictionBlocked", "Preempting", note)
@@ -166,12 +165,12 @@ class EventWriter:
 
     def report_repair(self, pod: PodRef, claim: ClaimRef, note: str) -> None:
         """Report a bound pod whose claim had lost its devices."""
-        for regarding in (pod_reference(pod), claim_reference(claim)):
+        for regarding in (pod_owner(pod), claim_reference(claim)):
             self._warn(regarding, "DevicesLost", "Repairing", note)
 
     def report_gpu_lost(self, pod: PodRef, note: str) -> None:
         """Report a bound pod whose shared GPU is not reserved any more."""
-        self._warn(pod_reference(pod), "DevicesLost", "Repairing", note)
+        self._warn(pod_owner(pod), "DevicesLost", "Repairing", note)
 
     def report_problem(self, problem: ObjectProblem) -> None:
         """Report an object of the cluster that cannot be used."""
@@ -207,11 +206,11 @@ class EventWriter:
 
     def report_checkpoint(self, pod: PodRef, request: CheckpointRequest) -> None:
         """Report that a pod was asked to save its work."""
-        self._record(pod_reference(pod), "CheckpointRequested", "Evicting", request.message)
+        self._record(pod_owner(pod), "CheckpointRequested", "Evicting", request.message)
 
     def report_transition(self, status: PendingPodStatus) -> None:
         """Report that a pod's condition is about to change."""
-        self._warn(pod_reference(status.pod), "FailedScheduling", "Scheduling", status.message)
+        self._warn(pod_owner(status.pod), "FailedScheduling", "Scheduling", status.message)
         for claim in self._find_claims(status.pod) if status.lacks_devices else ():
             self._warn(claim_reference(claim), "FailedAllocation", "Allocating", status.message)
 

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.references import ClaimRef
 from kai_py.api.workload_names import without_queue_list
 from kai_py.commit.retry import TRANSIENT, RetryPolicy
 from kai_py.grouping.gang import Owner
@@ -58,11 +58,6 @@ class Event(Struct, frozen=True):
     note: str
     type: EventType = EventType.NORMAL
     details: Mapping[str, str] = field(default_factory=dict)
-
-
-def pod_reference(pod: PodRef) -> Owner:
-    """Reference to a pod, for an event."""
-    return Owner(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
 def claim_reference(claim: ClaimRef) -> Owner:

@@ -64,7 +64,7 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
     if not isinstance(found, Unstructured):
         return GangSpec(
             key=key,
-            owner=pod_owner(chain.pod),
+            owner=pod_owner(chain.pod.metadata),
             queue=context.queue.name,
             tree=Subgroup(min_members=1),
             problem=f"{reader.kind} {namespace}/{name}, named by {reader.marker(chain)}, "

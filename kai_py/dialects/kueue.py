@@ -38,7 +38,7 @@ def _gang(context: PodContext) -> GangSpec:
     is_fast = meta.annotations.get(FAST_KEY) == "true"
     return GangSpec(
         key=f"{meta.namespace}/PodGroup.kueue.x-k8s.io/{annotation_or_label(meta, GROUP_LABEL)}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=Subgroup(min_members=1 if count is None or is_fast else count),
         total_pods=count or 0,

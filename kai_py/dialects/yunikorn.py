@@ -60,7 +60,7 @@ def _gang(context: PodContext) -> GangSpec:
     subgroup = meta.annotations[GROUP_KEY]
     spec = GangSpec(
         key=f"{meta.namespace}/Application.yunikorn.apache.org/{_application(meta)}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=Subgroup(children=(Subgroup(name=subgroup, min_members=1),)),
         subgroup=subgroup,

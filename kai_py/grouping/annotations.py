@@ -99,7 +99,7 @@ def _gang(context: PodContext) -> GangSpec:
     min_members, problem = count_annotation(meta, MIN_AVAILABLE_KEY)
     return GangSpec(
         key=f"{meta.namespace}/PodGroup/{name}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=Subgroup(min_members=1 if min_members is None else min_members),
         problem=f"pod {meta.namespace}/{meta.name}: {problem}" if problem else "",

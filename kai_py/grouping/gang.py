@@ -10,7 +10,8 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kai_py.api.records.core import OwnerReference, Pod
+from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
+from kai_py.api.references import PodRef
 from kai_py.grouping.gang_settings import DEFAULT_SETTINGS, GangSettings
 
 
@@ -78,10 +79,9 @@ class Owner(Struct, frozen=True):
     uid: str
 
 
-def pod_owner(pod: Pod) -> Owner:
+def pod_owner(pod: ObjectMeta | PodRef) -> Owner:
     """The pod itself as the object to which events are written."""
-    meta = pod.metadata
-    return Owner("v1", "Pod", meta.namespace, meta.name, meta.uid)
+    return Owner("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
 # Pods of one workload, which are read one after the other, share one copy.

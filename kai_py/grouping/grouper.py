@@ -217,7 +217,7 @@ def _single_pod_gang(context: PodContext, deciding: _DecidingOwner) -> GangSpec:
     meta, link = context.chain.pod.metadata, deciding.link
     return GangSpec(
         key=f"{meta.namespace}/Pod/{meta.name}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=SINGLE_POD.tree,
         total_pods=1,

@@ -22,7 +22,7 @@ from kai_py.api.records.core import Container, Pod, PodSpec, ResourceRequirement
 from kai_py.api.records.partial import has_unreadable_requests, unreadable_fields
 from kai_py.api.records.record import QuantityText
 from kai_py.grouping.admitted import ADMITTED_KEY
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup
+from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
@@ -66,7 +66,7 @@ def invalid_gang(pod: Pod, problem: str) -> GangSpec:
     meta = pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Pod/{meta.name}",
-        owner=Owner("v1", "Pod", meta.namespace, meta.name, meta.uid),
+        owner=pod_owner(meta),
         queue=annotation_or_label(meta, QUEUE_NAME_KEY),
         tree=Subgroup(min_members=1),
         problem=f"pod {meta.namespace}/{meta.name}: {problem}",

@@ -33,7 +33,14 @@ from kai_py.api.texts import first_of
 from kai_py.dialects.kai import keys
 from kai_py.dialects.kai.keys import first_duration, parse_time
 from kai_py.dialects.kai.priority import is_preemptible, named_priority
-from kai_py.grouping.gang import MAX_TREE_DEPTH, GangSpec, Owner, Subgroup, TopologyConstraint
+from kai_py.grouping.gang import (
+    MAX_TREE_DEPTH,
+    GangSpec,
+    Owner,
+    Subgroup,
+    TopologyConstraint,
+    pod_owner,
+)
 from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
@@ -61,7 +68,7 @@ def _gang(context: PodContext) -> GangSpec:
         return gang_from_pod_group(found, pod, context.owners, queue=queue)
     return GangSpec(
         key=f"{namespace}/{KIND}/{name}",
-        owner=Owner("v1", "Pod", namespace, pod.metadata.name, pod.metadata.uid),
+        owner=pod_owner(pod.metadata),
         queue=queue,
         tree=Subgroup(min_members=1),
         problem=f"PodGroup {namespace}/{name} does not exist (yet)",

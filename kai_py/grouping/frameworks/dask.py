@@ -57,7 +57,7 @@ def _gang(context: PodContext) -> GangSpec:
     meta = pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Dask/{meta.labels[CLUSTER_LABEL]}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=_rank(pod),

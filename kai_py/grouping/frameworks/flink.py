@@ -139,7 +139,7 @@ def _gang(context: PodContext) -> GangSpec:
     meta = pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Flink/{meta.labels[CLUSTER_LABEL]}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=_tree(0),
         subgroup=_component(pod),

@@ -43,7 +43,7 @@ def _gang(context: PodContext) -> GangSpec:
         min_members = max(index + 1, 2 if _avoids_its_cluster(pod) else 1)
     return GangSpec(
         key=f"{meta.namespace}/SkyPilot/{_cluster(pod)}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=Subgroup(min_members=min_members),
         order=index,

@@ -81,7 +81,7 @@ def _gang(context: PodContext) -> GangSpec:
     meta = context.chain.pod.metadata
     return GangSpec(
         key=f"{meta.namespace}/Spark/{meta.labels[APPLICATION_LABEL]}",
-        owner=pod_owner(context.chain.pod),
+        owner=pod_owner(context.chain.pod.metadata),
         queue=context.queue.name,
         tree=Subgroup(min_members=1),
         order=0 if meta.labels.get(ROLE_LABEL) == DRIVER else 1,

@@ -14,7 +14,7 @@ from kai_py.api.records.core import ObjectMeta
 from kai_py.api.references import PodRef
 from kai_py.api.texts import count_of
 from kai_py.dra.inventory import Inventory
-from kai_py.grouping.gang import Owner
+from kai_py.grouping.gang import Owner, pod_owner
 from kai_py.grouping.gang_settings import Wording
 from kai_py.plan.actions.resume import capacity_holds
 from kai_py.plan.cycle.memory import CycleMemory
@@ -348,15 +348,12 @@ def object_problems(snapshot: Snapshot, inventory: Inventory) -> tuple[ObjectPro
     ]
     ambiguous_pods = [
         ObjectProblem(
-            Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid),
-            f"belongs to gang {each.gang}; ignored: {', '.join(each.markers)}",
+            pod_owner(each.pod), f"belongs to gang {each.gang}; ignored: {', '.join(each.markers)}"
         )
         for each in snapshot.ignored_markers
     ]
     misnamed = [
-        ObjectProblem(
-            Owner("v1", "Pod", each.pod.namespace, each.pod.name, each.pod.uid), each.message
-        )
+        ObjectProblem(pod_owner(each.pod), each.message)
         for each in snapshot.misnamed_schedulers[:MAX_MISNAMED]
     ]
     set_aside = [ObjectProblem(each.object, each.message) for each in snapshot.invalid_objects]
