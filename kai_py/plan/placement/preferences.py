@@ -58,7 +58,7 @@ NEAR_GANG = PreferenceTier(
 )
 DOMAIN = PreferenceTier(
     "domain",
-    "domains with pods of the gang, then roomier domains, from the coarsest level down; "
+    "domains with pods of the gang, then those with more capacity, from the coarsest level down; "
     "of nested subgroups the outer one first",
     "the gang's preferred topology",
 )
