@@ -336,11 +336,7 @@ class Gang(Struct, frozen=True, dict=True):
 
     def counts(self, *states: PodState) -> dict[str, int]:
         """Pods per leaf in any of ``states``."""
-        counted: dict[str, int] = {}
-        for member in self.members:
-            if member.state in states:
-                counted[member.subgroup] = counted.get(member.subgroup, 0) + 1
-        return counted
+        return counts_by_leaf([member for member in self.members if member.state in states])
 
     @cached_property
     def is_satisfied(self) -> bool:
@@ -365,3 +361,11 @@ class Gang(Struct, frozen=True, dict=True):
 def _total_charge(members: Sequence[Member]) -> Charge:
     """What the pods cost together; for a single pod its own charge, without a copy."""
     return members[0].charge if len(members) == 1 else total([m.charge for m in members])
+
+
+def counts_by_leaf(members: Iterable[Member]) -> dict[str, int]:
+    """How many of the pods each leaf has; leaves without any are left out."""
+    counts: dict[str, int] = {}
+    for member in members:
+        counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
+    return counts

@@ -41,7 +41,7 @@ from kai_py.plan.state.empty_nodes import (
 )
 from kai_py.plan.state.eviction_history import EvictionHistory
 from kai_py.snapshot.accounting import DeviceRequestSpec, total
-from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
+from kai_py.snapshot.gangs import Charge, Gang, Member, PodState, counts_by_leaf
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Ints
 from kai_py.snapshot.shape import Shape
@@ -245,7 +245,7 @@ def _infeasible_charge(gang: Gang, nodes: _DeviceNodes) -> Charge:
     able = list(_feasible_pods(gang, nodes))
     never = [m for m in gang.pending if not nodes.total(m.shape)]
     present = gang.counts(PodState.BOUND, PodState.PENDING)
-    reached = _counts((*gang.bound, *able))
+    reached = counts_by_leaf((*gang.bound, *able))
     never_starts = is_satisfied(gang.tree, present) and not is_satisfied(gang.tree, reached)
     if never_starts or _is_larger_than_domain(gang, nodes):
         never = list(gang.pending)
@@ -266,13 +266,6 @@ def _feasible_pods(gang: Gang, nodes: _DeviceNodes) -> Iterator[Member]:
         if left[number] > 0:
             left[number] -= 1
             yield member
-
-
-def _counts(members: tuple[Member, ...]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for member in members:
-        counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
-    return counts
 
 
 def _is_larger_than_domain(gang: Gang, nodes: _DeviceNodes) -> bool:
@@ -340,10 +333,7 @@ class IncompleteDemand:
 def _charge_of_unable(gang: Gang) -> Charge:
     """The charge of the pending pods that cannot start yet."""
     able = [m for m in gang.pending if not (m.waiting_for or m.problem)]
-    counts = dict(gang.counts(PodState.BOUND))
-    for member in able:
-        counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
-    if gang.problem or not is_satisfied(gang.tree, counts):
+    if gang.problem or not is_satisfied(gang.tree, counts_by_leaf((*gang.bound, *able))):
         return _pending_charge(gang)
     return total([m.charge for m in gang.pending if m.waiting_for or m.problem])
 

@@ -19,7 +19,7 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.snapshot.accounting import total
-from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState
+from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim, Member, PodState, counts_by_leaf
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.tables.queue_access import NamespaceLabels, closed_queue
 from kai_py.snapshot.tables.queue_tree import QueueTable
@@ -257,11 +257,8 @@ def _claims_missing(gang: Gang) -> Unschedulable | None:
     waiting = next((m for m in gang.pending if m.waiting_for), None)
     if waiting is None:
         return None
-    able = gang.counts(PodState.BOUND)
-    for member in gang.pending:
-        if not member.waiting_for:
-            able[member.subgroup] = able.get(member.subgroup, 0) + 1
-    if is_satisfied(gang.tree, able) and any(not m.waiting_for for m in gang.pending):
+    able = [member for member in gang.pending if not member.waiting_for]
+    if able and is_satisfied(gang.tree, counts_by_leaf((*gang.bound, *able))):
         return None
     return pod_not_ready(gang, waiting)
 

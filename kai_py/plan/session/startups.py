@@ -31,7 +31,7 @@ from kai_py.grouping.gang import is_satisfied
 from kai_py.plan.observations import AvoidedDevice, AvoidedNode
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, counts_by_leaf
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.queues import QueueInfo, inherited
@@ -299,11 +299,8 @@ def with_avoided_nodes(snapshot: Snapshot, startups: Startups) -> Snapshot:
 def min_member_is_ready(snapshot: Snapshot, gang: Gang) -> bool:
     """Whether enough of the gang's bound pods are ready."""
     starting = snapshot.starting.get(gang.key, {})
-    counts: dict[str, int] = {}
-    for member in gang.bound:
-        if member.pod.uid not in starting:
-            counts[member.subgroup] = counts.get(member.subgroup, 0) + 1
-    return is_satisfied(gang.tree, counts)
+    ready = [member for member in gang.bound if member.pod.uid not in starting]
+    return is_satisfied(gang.tree, counts_by_leaf(ready))
 
 
 def ready_rules(queues: Iterable[QueueInfo]) -> dict[str, ReadyRule]:
