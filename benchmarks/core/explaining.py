@@ -22,9 +22,9 @@ from kai_py.api.queue import API_VERSION
 from kai_py.config import Configuration
 from kai_py.observe.explanation import Explainer
 from kai_py.plan import cycle
+from kai_py.plan.explain.protections import explain_protections
 from kai_py.plan.plan import Action, Plan
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.protections import explain_protections
 from kai_py.simulate.changes import AddNodes
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.what_if import LoadedCluster

@@ -26,6 +26,7 @@ from kai_py.plan.cycle.outcome import build_plan, gang_placements, list_unplaced
 from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.postponed import explain_postponed, without_victims
+from kai_py.plan.explain.protections import explain_protections
 from kai_py.plan.explain.unresolved_names import explain_unresolved_names
 from kai_py.plan.plan import Action, Eviction, Plan, Unplaced
 from kai_py.plan.session.cycle_state import CycleState
@@ -33,7 +34,6 @@ from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import CycleWatch, Unwatched
 from kai_py.plan.state.pending_gangs import PendingGangs
-from kai_py.plan.victims.protections import explain_protections
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
+from kai_py.plan.explain.protections import share_protection
 from kai_py.plan.placement.exact import MAX_STEPS_PER_CYCLE
 from kai_py.plan.plan import Plan, Protection, ProtectionRule, Unplaced
 from kai_py.plan.search_cache.inputs import Decisions, InputsChange, InputsHistory
@@ -28,7 +29,6 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import has_fixed_cost
 from kai_py.plan.session.requests import request_signature
 from kai_py.plan.state.queues import Quota
-from kai_py.plan.victims.protections import share_protection
 from kai_py.policy.ageing import QueueAgeing
 from kai_py.policy.reclaim_rules import Reclaimer, ReclaimRefused, check_reclaimer
 from kai_py.snapshot.gangs import Gang

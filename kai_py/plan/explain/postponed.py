@@ -9,10 +9,10 @@ sentences name no times, as these change with every cycle.
 from collections.abc import Iterable, Sequence
 
 from kai_py.api.times import format_duration
+from kai_py.plan.explain.protections import CAPACITY_STAGES
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.protections import CAPACITY_STAGES
 from kai_py.snapshot.gangs import Gang
 
 LOST_WORK = (
