@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from kai_py.api.times import lies_ahead
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
+from kai_py.plan.cycle.infeasible_demand import IncompleteDemand, InfeasibleDemand
 from kai_py.plan.cycle.left_out import LeftOut, queue_problems
 from kai_py.plan.cycle.settled import SettledCycle, SettledGang
-from kai_py.plan.explain.infeasible_demand import IncompleteDemand, InfeasibleDemand
 from kai_py.plan.extensions import Extensions, queue_key
 from kai_py.plan.observations import ObjectProblem
 from kai_py.plan.plan import Eviction, Stage

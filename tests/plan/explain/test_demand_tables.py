@@ -9,14 +9,14 @@ import pytest
 
 from kai_py.api.gpu_share import GPU_RESOURCE, GpuShare
 from kai_py.grouping.gang import TopologyConstraint
-from kai_py.plan.explain import infeasible_demand
-from kai_py.plan.explain.infeasible import _added_text, _most_text
-from kai_py.plan.explain.infeasible_demand import (
+from kai_py.plan.cycle import infeasible_demand
+from kai_py.plan.cycle.infeasible_demand import (
     RECREATION_SECONDS,
     IncompleteDemand,
     _charge_of_unable,
     _DeviceNodes,
 )
+from kai_py.plan.explain.infeasible import _added_text, _most_text
 from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.state.empty_nodes import MOST_PODS

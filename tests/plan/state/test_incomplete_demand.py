@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from kai_py.api.records.core import PodResourceClaim
 from kai_py.api.records.volume import Volume
 from kai_py.plan.cycle.deadlines import next_deadline
-from kai_py.plan.explain.infeasible_demand import RECREATION_SECONDS
+from kai_py.plan.cycle.infeasible_demand import RECREATION_SECONDS
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.state.eviction_history import GangEviction
 from kai_py.policy.fairness_rules import KAI

@@ -200,7 +200,7 @@ def test_a_gang_that_cannot_be_judged_keeps_no_other_from_starting(monkeypatch):
     def judged(gang, _nodes):
         raise ZeroDivisionError(gang.key)
 
-    monkeypatch.setattr("kai_py.plan.explain.infeasible_demand._infeasible_charge", judged)
+    monkeypatch.setattr("kai_py.plan.cycle.infeasible_demand._infeasible_charge", judged)
     assert placed(cluster(*QUEUES, *RACKS, *FEASIBLE["largest pod"]).plan()) == {"large": "n0"}
 
 

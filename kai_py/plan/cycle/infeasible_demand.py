@@ -226,6 +226,7 @@ def _is_by_resources(shape: Shape) -> bool:
 
 
 def _charge(gang: Gang, nodes: _DeviceNodes) -> Charge:
+    """``_infeasible_charge``; {} where it fails, so that all requests of this gang count."""
     try:
         return _infeasible_charge(gang, nodes)
     except Exception:
