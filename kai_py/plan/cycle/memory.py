@@ -13,6 +13,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.registry import VICTIM_ACTIONS
 from kai_py.plan.cycle.infeasible_demand import IncompleteDemand, InfeasibleDemand
 from kai_py.plan.cycle.left_out import LeftOut, queue_problems
+from kai_py.plan.cycle.pending_gangs import LastDue, PendingGangs
 from kai_py.plan.cycle.settled import SettledCycle, SettledGang
 from kai_py.plan.extensions import Extensions, queue_key
 from kai_py.plan.observations import ObjectProblem
@@ -27,7 +28,6 @@ from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import MAX_BACKOFF, NOT_REACHED, TurnBackoff, updated_backoffs
 from kai_py.plan.state.empty_nodes import EmptyNodes
 from kai_py.plan.state.eviction_history import EvictionHistory
-from kai_py.plan.state.pending_gangs import LastDue, PendingGangs
 from kai_py.plan.state.queues import FairShareCache, PastUsage
 from kai_py.policy.fit import StaticFits
 from kai_py.policy.min_runtime import min_runtimes

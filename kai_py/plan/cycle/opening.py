@@ -12,6 +12,7 @@ from kai_py.plan.cycle.left_out import (
     without,
 )
 from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.pending_gangs import due_amounts
 from kai_py.plan.extensions import Extensions, step_key
 from kai_py.plan.placement.compute_domains import ComputeDomains
 from kai_py.plan.placement.fit import ShapeFits
@@ -26,7 +27,6 @@ from kai_py.plan.session.startups import ReadyRule, ready_rules, with_avoided_no
 from kai_py.plan.session.turns import CycleOverLimitError, CycleWatch, Turns
 from kai_py.plan.state.devices import CycleDevices
 from kai_py.plan.state.eviction_limits import EvictionLimits
-from kai_py.plan.state.pending_gangs import due_amounts
 from kai_py.plan.state.queues import NOTHING, Quota, quota_of
 from kai_py.plan.state.reservations import Reservations
 from kai_py.plan.state.statement import Statement

@@ -23,6 +23,7 @@ from kai_py.plan.cycle.evictions import list_evictions
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.opening import open_cycle
 from kai_py.plan.cycle.outcome import build_plan, gang_placements, list_unplaced, with_failures
+from kai_py.plan.cycle.pending_gangs import PendingGangs
 from kai_py.plan.cycle.settled import FinishedCycle, SettledCycle, SettledGang, settle
 from kai_py.plan.explain.infeasible import explain_infeasible
 from kai_py.plan.explain.postponed import explain_postponed, without_victims
@@ -33,7 +34,6 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.startups import Startups
 from kai_py.plan.session.turns import CycleWatch, Unwatched
-from kai_py.plan.state.pending_gangs import PendingGangs
 from kai_py.policy.fairness_rules import BypassPolicy
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.snapshot import Snapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai_py.plan.state import pending_gangs as module
+from kai_py.plan.cycle import pending_gangs as module
 from kai_py.policy.lost_work import LossRules
 from tests.support.scenario import cluster, job_with_pods, node, queue
 
