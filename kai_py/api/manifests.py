@@ -29,6 +29,9 @@ MAX_EXPANDED = 10_000_000
 TEMPLATE = " (a template? render it first)"
 """``{{ .Values.x }}`` is a mapping whose key is a mapping, which no API server takes."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
+BYTE_ORDER_MARK = "\ufeff"
+_BLANKS = (" ", "\t")
+_LINE_ENDS = "\r\n\x85\u2028\u2029\0"
 
 
 class ManifestError(ValueError):
@@ -78,7 +81,36 @@ class Document(Struct, frozen=True):
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader without dates and base-60 numbers."""
+    """SafeLoader without dates and base-60 numbers, with tabs where Go's reader takes them.
+
+    Tabs are blanks, except at the beginning of a line that is not in brackets. Files that were
+    put together may have the mark of their encoding at the beginning of any line.
+    """
+
+    def scan_to_next_token(self) -> None:
+        """Pass blanks, comments and line breaks."""
+        super().scan_to_next_token()
+        while self._passes_tab_or_mark():
+            super().scan_to_next_token()
+
+    def _passes_tab_or_mark(self) -> bool:
+        is_tab = self.peek() == "\t" and (self.flow_level or not self.allow_simple_key)
+        if is_tab or (self.peek() == BYTE_ORDER_MARK and self.column == 0):
+            self.forward()
+            return True
+        return False
+
+    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> Any:
+        """The blanks after a word of a text without quotes."""
+        length = 0
+        while self.peek(length) in _BLANKS:
+            length += 1
+        blanks = self.prefix(length)
+        if "\t" in blanks:
+            self.forward(length)
+            if self.peek() not in _LINE_ENDS:
+                return [blanks]
+        return super().scan_plain_spaces(indent, start_mark)
 
 
 _IGNORED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")

@@ -28,6 +28,49 @@ def value(text):
     return document.value
 
 
+TABBED = """\
+a: one\t
+b: two\t# comment
+c:\tthree
+"d"\t: "four"\t
+e: [\tfive,\t
+\tsix\t]
+f: run\tthis\t now\t
+g: |
+  \tkept\t
+h: of two\t
+  lines\t# comment
+"""
+
+
+def test_tabs_are_blanks_where_the_reader_of_kubectl_takes_them():
+    assert value(TABBED) == {
+        "a": "one",
+        "b": "two",
+        "c": "three",
+        "d": "four",
+        "e": ["five", "six"],
+        "f": "run\tthis\t now",
+        "g": "\tkept\t\n",
+        "h": "of two lines",
+    }
+
+
+@pytest.mark.parametrize("text", ["a: 1\n\tb: 2\n", "a:\n \tb: 2\n", "-\ta: 1\n", "a: 1\n\t\n"])
+def test_tabs_do_not_indent(text):
+    with pytest.raises(ManifestError, match="cannot start any token"):
+        value(text)
+
+
+def test_json_that_is_indented_by_tabs_is_yaml():
+    assert value('{\n\t"a": {\n\t\t"b": [\n\t\t\t1\n\t\t]\n\t}\n}\n') == {"a": {"b": [1]}}
+
+
+def test_files_put_together_keep_their_encoding_marks():
+    documents = read_documents("\ufeff# a\na: 1\n---\n\ufeffb: 2\n---\n\ufeff---\nc: 3\n")
+    assert [each.value for each in documents] == [{"a": 1}, {"b": 2}, {"c": 3}]
+
+
 def test_lines_of_fields_across_comments_and_documents():
     job, pod = (document.value for document in read_documents(TEXT))
     assert line_at(job, ("kind",)) == 2

@@ -45,12 +45,18 @@ def test_a_broken_document_of_a_stream_is_named_by_its_line(tmp_path):
     assert abs(int(rejected.object.rpartition(":")[2]) - line) <= 1
 
 
+def pod_named(name):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+
+
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
         ({"kind": "Pod", "metadata": {"name": "a"}}, "has no apiVersion"),
         ({"apiVersion": "v1", "kind": "Pod"}, "Pod has no metadata"),
-        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 3}}, "Pod has no metadata.name"),
+        (pod_named(3), "Pod has no text as metadata.name"),
+        (pod_named(""), "Pod has no metadata.name"),
+        ({**pod_named("a"), "apiVersion": 1.0}, "has no text as apiVersion"),
         ([1], "is not a Kubernetes object"),
     ],
 )
@@ -101,6 +107,15 @@ FORMS = {
     "directives, comments, nothing": "%YAML 1.1\n---\n# a\n--- # b\n\n---\nnull\n---\n"
     + yaml.safe_dump_all([node("a"), node("b")]),
     "with its mark": "\ufeff" + json.dumps({"items": [node("a"), node("b")]}),
+    "files with their marks": "\ufeff"
+    + json.dumps(node("a"))
+    + "\n\ufeff"
+    + json.dumps([])
+    + "\n---\n\ufeff"
+    + yaml.safe_dump(node("b")),
+    "a comma after the last item": json.dumps([node("a"), node("b")]).removesuffix("]") + ",]",
+    "tabs": json.dumps(node("a"), indent="\t")
+    + "\n---\nkind:\tNode\t# b\napiVersion: v1\nmetadata:\n  name: b\t\n",
     "of PowerShell": json.dumps([node("a"), node("b")]).encode("utf-16"),
     "lists of lists": json.dumps(
         LISTED | {"items": [LISTED, [node("b")], LISTED | {"items": None}]}
@@ -121,10 +136,16 @@ def test_the_line_of_what_follows_json_is_told(tmp_path):
     assert rejected.problem.startswith("is not JSON: ")
 
 
+@pytest.mark.parametrize("text", ['{"kind": "Pod",', '{"kind": NaN}', '{"kind": "Pod" "a"}'])
+def test_json_that_is_not_even_yaml_is_refused_as_json(tmp_path, text):
+    [rejected] = read(tmp_path, a_json=text).rejected
+    assert "JSON" in rejected.problem
+
+
 @pytest.mark.parametrize(
     ("metadata", "problem"),
     [
-        ({"name": "a\x1b[2J"}, "Pod has no metadata.name"),
+        ({"name": "a\x1b[2J"}, "Pod has no text as metadata.name"),
         ({"name": "a", "uid": 5}, "Pod a: metadata.uid is not a text"),
         ({"name": "a", "ownerReferences": 5}, "Pod a: metadata.ownerReferences is not a list"),
     ],
@@ -171,10 +192,10 @@ def test_what_is_no_snapshot_is_told(tmp_path, content):
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("apiVersion", True, r"items\[1\] has no apiVersion"),
-        ("kind", ["Pod"], r"items\[1\] has no kind"),
+        ("apiVersion", True, r"items\[1\] has no text as apiVersion"),
+        ("kind", ["Pod"], r"items\[1\] has no text as kind"),
         ("metadata", "a", r"items\[1\] Pod has no metadata"),
-        ("metadata", {"name": 7}, r"items\[1\] Pod has no metadata.name"),
+        ("metadata", {"name": 7}, r"items\[1\] Pod has no text as metadata.name"),
         ("metadata", {"name": "a", "namespace": {}}, None),
         ("metadata", {"name": "a", "namespace": 7}, r"items\[1\] Pod a: metadata.namespace is not"),
         (

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct, field
 
 from kai_py.api.manifests import (
+    BYTE_ORDER_MARK,
     MAX_CHARACTERS,
     ManifestError,
     TextTooLargeError,
@@ -32,8 +33,10 @@ SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Files that are read in a directory, in either case; one that is named may have any name."""
 
 _SEPARATOR = re.compile(rb"^---(?:[ \t#].*)?\r?$", re.MULTILINE)
-_JSON = re.compile(r"\s*[{\[][\s{\[]*[\"}\]]")
+_JSON = re.compile(rf"[\s{BYTE_ORDER_MARK}]*([{{\[][\s{{\[]*[\"}}\]])")
 """How JSON begins, unlike the flow style of YAML: ``{kind: Pod}``."""
+_MAX_CORRECTED = 2 << 20
+"""Characters of JSON with mistakes that is read as YAML: an object has at most 1.5 MiB."""
 _EMPTY = re.compile(rb"(?:[ \t\r]*(?:[%#].*)?\n)*[ \t\r]*(?:[%#].*)?")
 """Nothing but comments and directives."""
 _TWICE = "{} is set twice in one mapping: the first one is lost"
@@ -154,13 +157,16 @@ def _stream(content: bytes, line: int) -> Iterator[_Part]:
         return
     position = 0
     while found := _JSON.match(text, position):
-        start = found.end() - len(found[0].lstrip())
+        start = found.start(1)
         line += text.count("\n", position, start)
         repeated: list[str] = []
         try:
             value, position = _json_decoder(repeated).raw_decode(text, start)
         except RecursionError:
             yield _Part(line, problem="is nested too deeply")
+            return
+        except json.JSONDecodeError as error:
+            yield from _corrected_json(text[start:], line, f"is not JSON: {error}")
             return
         except ValueError as error:
             yield _Part(line, problem=f"is not JSON: {error}")
@@ -169,6 +175,13 @@ def _stream(content: bytes, line: int) -> Iterator[_Part]:
         yield from (_Part(line, problem=_TWICE.format(key)) for key in repeated)
         line += text.count("\n", start, position)
     yield from _documents(text[position:], line)
+
+
+def _corrected_json(text: str, line: int, problem: str) -> Iterator[_Part]:
+    """What YAML allows and JSON does not, as a comma after the last item; else the problem."""
+    parts = [*_documents(text, line)] if len(text) <= _MAX_CORRECTED else []
+    is_yaml = bool(parts) and not parts[0].problem
+    yield from parts if is_yaml else [_Part(line, problem=problem)]
 
 
 def _refuse(constant: str) -> None:

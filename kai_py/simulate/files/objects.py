@@ -196,14 +196,24 @@ def object_problem(value: Any) -> str:
         return "is not a Kubernetes object"
     for name in ("apiVersion", "kind"):
         if not is_name(value.get(name)):
-            return f"has no {name}"
-    kind, metadata = value["kind"], value.get("metadata")
+            return _without_text(value, name, name)
+    kind = value["kind"]
     if value["apiVersion"].startswith(KUSTOMIZE_GROUP):
         return f"{kind} is read by kustomize alone: give what kubectl kustomize prints"
     if kind.endswith("List") and "items" in value:
         return f"items of {kind} is not a list"
-    if not isinstance(metadata, dict) or not is_name(metadata.get("name")):
-        return f"{kind} has no {'metadata.name' if isinstance(metadata, dict) else 'metadata'}"
+    return _metadata_problem(kind, value.get("metadata"))
+
+
+def _without_text(mapping: Document, key: str, path: str) -> str:
+    return f"has no {path if mapping.get(key) in (None, '') else f'text as {path}'}"
+
+
+def _metadata_problem(kind: str, metadata: Any) -> str:
+    if not isinstance(metadata, dict):
+        return f"{kind} has no metadata"
+    if not is_name(metadata.get("name")):
+        return f"{kind} {_without_text(metadata, 'name', 'metadata.name')}"
     return next(
         (
             f"{kind} {metadata['name']}: metadata.{name} is not a {form}"
