@@ -48,25 +48,47 @@ class TextTooLargeError(ManifestError):
 
 
 class LineMapping(dict[str, Any]):
-    """A YAML mapping; ``line`` is its first line, ``lines`` the line of each key (from 1)."""
+    """A YAML mapping; ``line`` is its first line, ``lines`` the line of each key (from 1).
+
+    ``written``: numbers and booleans by key, as they are written.
+    """
 
     def __init__(self, line: int = 0) -> None:
         super().__init__()
         self.line = line
         self.lines: dict[str, int] = {}
+        self.written: dict[str, str] = {}
 
     def line_of(self, key: str) -> int:
         """The line of a key, or of the mapping where the key is absent."""
         return self.lines.get(key, self.line)
 
+    def text_of(self, key: str) -> str:
+        """The text that is meant by a number or a boolean."""
+        return _text_meant(self[key], self.written.get(key))
+
 
 class LineSequence(list[Any]):
-    """A YAML list; ``line`` is its first line, ``lines`` the line of each item (from 1)."""
+    """A YAML list; ``line`` is its first line, ``lines`` the line of each item (from 1).
+
+    ``written``: numbers and booleans by index, as they are written.
+    """
 
     def __init__(self, line: int = 0) -> None:
         super().__init__()
         self.line = line
         self.lines: list[int] = []
+        self.written: dict[int, str] = {}
+
+    def text_of(self, index: int) -> str:
+        """The text that is meant by a number or a boolean."""
+        return _text_meant(self[index], self.written.get(index))
+
+
+def _text_meant(value: Any, written: str | None) -> str:
+    """1.10 is a version and 010 a number of a house; True is one of several spellings."""
+    text = str(value) if written is None else written
+    return text.lower() if text.lower() in ("true", "false") else text
 
 
 class Document(Struct, frozen=True):
@@ -244,6 +266,8 @@ class _Builder:
                 written.add(key)
             mapping[key] = self._value(value_node)
             mapping.lines[key] = line
+            if isinstance(mapping[key], bool | int | float):
+                mapping.written[key] = value_node.value
         return mapping
 
     def _merge(self, node: yaml.MappingNode) -> None:
@@ -288,4 +312,6 @@ class _Builder:
         for item in node.value:
             sequence.append(self._value(item))
             sequence.lines.append(item.start_mark.line + 1)
+            if isinstance(sequence[-1], bool | int | float):
+                sequence.written[len(sequence) - 1] = item.value
         return sequence

@@ -23,6 +23,7 @@ from kai_py.lint.refused import refused_fields
 from kai_py.lint.rewrite import rewrite
 from kai_py.lint.rules import (
     claims,
+    field_types,
     fields,
     grove,
     kai_api,
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     objects.scope,
     objects.text_values,
     objects.label_texts,
+    field_types.field_types,
     queues.queue,
     kai_api.kai_objects,
     claims.levels,

@@ -36,7 +36,8 @@ from kai_py.lint.rules.workloads import DEFAULT_SCHEDULER, is_grouped, pod_specs
 FORMER_FIELDS = {
     "workloadRef": "only Kubernetes 1.35 has it: later, schedulingGroup names a PodGroup",
 }
-_LIST = re.compile(r"[Ll]ist\[(\w+)\]")
+ITEM_OF_LIST = re.compile(r"[Ll]ist\[(\w+)\]")
+"""The type of a list, as the models name it."""
 
 
 def known_fields(manifest: Manifest) -> Iterator[Finding]:
@@ -46,11 +47,11 @@ def known_fields(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _check(manifest: Manifest, value: Any, model: str, path: FieldPath) -> Iterator[Finding]:
-    if isinstance(value, list) and (item := _LIST.fullmatch(model)):
+    if isinstance(value, list) and (item := ITEM_OF_LIST.fullmatch(model)):
         for index, each in enumerate(value):
             yield from _check(manifest, each, item[1], (*path, index))
         return
-    types = _types(model)
+    types = types_of(model)
     if not types or not isinstance(value, LineMapping):
         return
     former = [key for key in FORMER_FIELDS if key in value and key not in types]
@@ -62,7 +63,7 @@ def _check(manifest: Manifest, value: Any, model: str, path: FieldPath) -> Itera
 
 
 @functools.cache
-def _types(model: str) -> Mapping[str, str]:
+def types_of(model: str) -> Mapping[str, str]:
     """The type of each field of a model by its name in the API; none for other types."""
     found = getattr(_models(), model, None)
     if found is None or not hasattr(found, "attribute_map"):

@@ -29,10 +29,12 @@ _NAMESPACED = {
     ("apps", "ReplicaSet"),
     ("grove.io", "PodCliqueSet"),
 }
-_BUILT_IN = ("", "apps", "batch", "resource.k8s.io")
+BUILT_IN = ("", "apps", "batch", "resource.k8s.io")
 """Groups whose fields are known; in other groups the same names may have other shapes."""
 _MAPPINGS = ("metadata", "spec", "labels", "annotations", "template", "resources", "limits")
 _LISTS = ("containers", "initContainers", "resourceClaims")
+SHAPES = (*_MAPPINGS, *_LISTS)
+"""Fields of which ``shapes`` says that they have another shape."""
 _FREE_FORM = ("labels", "annotations", "matchLabels", "nodeSelector", "parameters", "data")
 """Mappings whose keys are the user's."""
 _SELECTORS = (("nodeSelector",), ("matchLabels",))
@@ -103,14 +105,14 @@ def text_values(manifest: Manifest) -> Iterator[Finding]:
             continue
         for key, value in list(values.items()):
             if isinstance(value, bool | int | float):
-                text = str(value).lower() if isinstance(value, bool) else str(value)
+                text = values.text_of(key)
                 yield manifest.error((*path, key), f'must be a string: write "{text}"', fixed=True)
                 set_key(values, key, text)
 
 
 def shapes(manifest: Manifest) -> Iterator[Finding]:
     """Fields that are mappings or lists of mappings in the API are so in the manifest."""
-    if manifest.group not in _BUILT_IN:
+    if manifest.group not in BUILT_IN:
         return
     for path, mapping in walk(manifest.value):
         if any(part in _FREE_FORM for part in path):
