@@ -81,11 +81,21 @@ class Framework(Struct, frozen=True):
     gang_template: Callable[[WorkloadOwner], GangTemplate]
 
 
+class UnknownSpecError(InvalidWorkloadError):
+    """Only the name of an owner is known, so nothing is wrong with its fields."""
+
+
 def full_owner(workload: WorkloadOwner) -> Unstructured:
-    """The owner with its spec; raises InvalidWorkloadError where only metadata is known."""
+    """The owner with its spec; raises UnknownSpecError where only metadata is known."""
     if not isinstance(workload.link.found, Unstructured):
-        raise InvalidWorkloadError("its spec cannot be read, so the size of the gang is unknown")
+        raise UnknownSpecError
     return workload.link.found
+
+
+def known_fields(workload: WorkloadOwner) -> Unstructured:
+    """The owner, without fields where only its metadata is known."""
+    found = workload.link.found
+    return found if isinstance(found, Unstructured) else Unstructured(metadata=found.metadata)
 
 
 def label_reader(key: str) -> Callable[[Pod], str]:

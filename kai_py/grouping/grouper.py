@@ -47,7 +47,9 @@ from kai_py.grouping.gang import (
 from kai_py.grouping.gang_template import (
     GangTemplate,
     InvalidWorkloadError,
+    UnknownSpecError,
     WorkloadOwner,
+    known_fields,
     label_reader,
     lowercase_label_reader,
     number_label_reader,
@@ -260,6 +262,8 @@ def _gang_template(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
             template = FRAMEWORKS[rule.framework].gang_template(workload)
         else:
             template = _template_from_rule(rule, workload)
+    except UnknownSpecError:
+        template = SINGLE_POD
     except InvalidWorkloadError as error:
         template = structs.replace(SINGLE_POD, problem=str(error))
     too_large = tree_problem(template.tree) or _too_many_expected(template.expected)
@@ -280,10 +284,9 @@ def _too_many_expected(expected: tuple[ExpectedPods, ...]) -> str:
 
 
 def _template_from_rule(rule: Rule, workload: WorkloadOwner) -> GangTemplate:
-    found = workload.link.found
-    owner = found if isinstance(found, Unstructured) else Unstructured(metadata=found.metadata)
+    owner = known_fields(workload)
     for path in rule.requires:
-        if owner.first_at(path) is None:
+        if owner.first_at(path) is None and owner is workload.link.found:
             raise InvalidWorkloadError(f"{path} is missing")
     leaves = tuple(
         Subgroup(name=leaf.name, min_members=count_from_rule(leaf.floor, owner))

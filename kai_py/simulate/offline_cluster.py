@@ -9,7 +9,7 @@ devices are known not to get ready does not start: its claims are released, thes
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -78,13 +78,18 @@ class OfflineCluster:
         self.undone: dict[str, str] = {}
         """Gangs that the last plan placed and that did not start, and why."""
 
-    def load(self, documents: Mapping[ObjectKey, Document]) -> None:
-        """Take in objects; those that cannot be read are named in ``rejected``."""
+    def load(
+        self, documents: Mapping[ObjectKey, Document], absent: Set[ObjectKey] = frozenset()
+    ) -> None:
+        """Take in objects; those that cannot be read are named in ``rejected``.
+
+        Of ``absent`` owners only the name is known.
+        """
         owners = owner_uids(documents.values())
         # A pod is derived again when an object that it names comes in, so pods come last.
         for key, document in sorted(documents.items(), key=lambda each: each[0][:2] == POD):
             if key[:2] in WATCHED_BY_NAME or document["metadata"]["uid"] in owners:
-                self._load(key, document)
+                self._load(key, document, is_name=key in absent)
 
     def cycle(self) -> Plan:
         """One cycle of the scheduler; nothing is carried out."""
@@ -126,13 +131,14 @@ class OfflineCluster:
                 found[f"{claim.namespace}/{claim.name}"] = allocation
         return found
 
-    def _load(self, key: ObjectKey, document: Document) -> None:
+    def _load(self, key: ObjectKey, document: Document, *, is_name: bool) -> None:
         version = document["apiVersion"].rpartition("/")[2]
         kind = self._kind(key, version)
         if problem := kind.version_problem(document["apiVersion"]):
             self.rejected.append(RejectedObject(str(key), problem))
             return
-        decode = kind.versions[version]
+        is_known = not is_name or key[:2] in WATCHED_BY_NAME
+        decode = kind.versions[version] if is_known else METADATA
         encoded = msgspec.json.encode(document)
         if b"null" in encoded:
             document = without_nulls(document, raw_field=RAW_FIELD)

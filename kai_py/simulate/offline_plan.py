@@ -99,7 +99,7 @@ def plan_objects(
     time = newest_time(given.documents) if now is None else now
     documents, rejected, absent = complete_objects(given.documents, time)
     cluster = OfflineCluster(configuration, time)
-    cluster.load(documents)
+    cluster.load(documents, absent)
     names = (configuration.scheduler_name, *configuration.scheduler_aliases)
     snapshot = cluster.planner.freeze(time)
     owners = [*absent_owners(documents, absent, snapshot)]

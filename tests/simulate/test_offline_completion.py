@@ -364,6 +364,40 @@ def test_owners_of_waiting_pods_that_are_not_given_are_named():
     assert absent(plan(node("n0"), QUEUE, waiting, given)) == ["AppWrapper default/above"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "api_version", "labels"),
+    [
+        ("PyTorchJob", "kubeflow.org/v1", {"training.kubeflow.org/replica-type": "worker"}),
+        ("XGBoostJob", "kubeflow.org/v1", {"training.kubeflow.org/replica-type": "master"}),
+        ("JAXJob", "kubeflow.org/v1", {"training.kubeflow.org/replica-type": "worker"}),
+        ("MPIJob", "kubeflow.org/v2beta1", {"training.kubeflow.org/job-role": "worker"}),
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", {"jobset.sigs.k8s.io/replicatedjob-name": "a"}),
+        ("RayCluster", "ray.io/v1", {"ray.io/group": "gpu-workers"}),
+        ("RayJob", "ray.io/v1", {"ray.io/group": "gpu-workers"}),
+        ("FlinkDeployment", "flink.apache.org/v1beta1", {"component": "taskmanager"}),
+        ("Job", "batch.volcano.sh/v1alpha1", {"volcano.sh/task-spec": "worker"}),
+    ],
+)
+def test_of_an_owner_that_is_not_given_nothing_is_wrong(kind, api_version, labels):
+    waiting = owned("a", kind, api_version)
+    waiting["metadata"].setdefault("labels", {}).update(labels)
+    found = plan(node("n0"), QUEUE, waiting)
+    assert [each["pod"] for each in found["placements"]] == ["default/a"]
+    assert absent(found) == [f"{kind} default/w"]
+
+
+def test_pods_that_state_the_size_of_their_group_need_no_owner():
+    prefix, api_version = "leaderworkerset.sigs.k8s.io", "leaderworkerset.x-k8s.io/v1"
+    pods = [owned(f"w-0-{index}", "LeaderWorkerSet", api_version) for index in (0, 1)]
+    for index, each in enumerate(pods):
+        labels = {f"{prefix}/group-index": "0", f"{prefix}/worker-index": str(index)}
+        each["metadata"].setdefault("labels", {}).update(labels)
+        each["metadata"].setdefault("annotations", {})[f"{prefix}/size"] = "2"
+    assert len(plan(node("n0"), QUEUE, *pods)["placements"]) == 2
+    [pending] = plan(node("n0"), QUEUE, pods[0])["pending"]
+    assert pending["message"] == "minMember is 2; existing pods: 1."
+
+
 def test_a_job_suspended_for_others_stands_for_its_pods_beside_absent_owners():
     suspended = job("j", 1)
     suspended["metadata"]["annotations"] = {"scheduling.kai.io/suspended-by": "kai-scheduler"}

@@ -28,7 +28,7 @@ from kai_py.grouping.gang_template import (
     GangTemplate,
     InvalidWorkloadError,
     WorkloadOwner,
-    full_owner,
+    known_fields,
     number_label_reader,
     pod_of_template,
     template_paths,
@@ -58,7 +58,7 @@ WORKERS = "workers"
 
 
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
-    leader_worker_set = full_owner(workload)
+    leader_worker_set = known_fields(workload)  # the pods of a group state its size
     size = count_at(leader_worker_set.content, SIZE, 1)
     if size < 1:
         raise InvalidWorkloadError(f"{SIZE} must be at least 1")
