@@ -85,6 +85,7 @@ def test_every_annotation_that_is_read_is_known_when_it_is_misspelt(written, mea
         ("kai.scheduler/task-priority: '-5'", ""),
         ("kai.scheduler/premptibility: preemptible", "is ignored: kai.scheduler/preemptibility?"),
         ("kai.scheduler/background: 'true'", "is not known and ignored"),
+        ("runai/queue: team", "is ignored: newer versions of KAI read kai.scheduler/queue"),
         ("kai.scheduler/gpu-compute-sharing-mode: sm-sharing", "neither compute time nor memory"),
         ("example.com/preemptibility: maybe", ""),
     ],

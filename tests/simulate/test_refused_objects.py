@@ -42,6 +42,14 @@ def refused(found):
     return {each["object"]: each["problem"] for each in found["rejected"]}
 
 
+def test_a_version_with_another_form_is_named_and_not_checked_as_if_it_had_todays():
+    flat = template({"name": "gpu", "deviceClassName": "any"})
+    old = flat | {"apiVersion": "resource.k8s.io/v1alpha3"}
+    problem = "resource.k8s.io/v1alpha3 is not supported: use v1, v1beta2, v1beta1"
+    assert refused(planned(old))["ResourceClaimTemplate default/c"] == problem
+    assert refused(planned(flat | {"apiVersion": "resource.k8s.io/v1beta1"})) == {}
+
+
 @pytest.mark.parametrize(
     ("source", "made", "kind"),
     [

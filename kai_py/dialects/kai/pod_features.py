@@ -66,6 +66,7 @@ FEATURES: Mapping[str, Verdict] = {
         MISSING,
         "neither compute time nor memory of a shared GPU is limited",
     ),
+    "runai/queue": (MISSING, "is ignored: newer versions of KAI read kai.scheduler/queue"),
     "runai/shared-gpu-configmap": (
         DIFFERS,
         "no ConfigMap is created: the environment refers to an annotation, docs/gpu-sharing.md",

@@ -46,6 +46,7 @@ from kai_py.embedded.resources import (
 from kai_py.embedded.store import Store
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject
 from kai_py.simulate.files.objects import Document
+from kai_py.watch.kinds import unsupported_version
 
 _COMPLETING = {
     (each.group, each.kind) for each in (PRIORITY_CLASSES, RUNTIME_CLASSES, LIMIT_RANGES)
@@ -174,6 +175,9 @@ def refused_objects(found: Mapping[ObjectKey, Document]) -> Iterator[RejectedObj
     """
     for key, document in found.items():
         if key[:2] not in CHECKED_KINDS:
+            continue
+        if problem := unsupported_version(document):
+            yield RejectedObject(str(key), problem)
             continue
         if key.kind != "ResourceClaimTemplate" and document["metadata"].get("resourceVersion"):
             continue
