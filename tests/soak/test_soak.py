@@ -51,12 +51,12 @@ WITHOUT_OUTSIDE_KEYS = {
     "_shipped",
     "_shape",
     "_table",
-    "_types",
     "device_environment",
     "grouping",
     "parse_type",
     "shipped_rules",
     "shipped_table",
+    "types_of",
 }
 """Their arguments are types, or constants of the package."""
 
