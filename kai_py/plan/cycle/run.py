@@ -1,4 +1,4 @@
-"""One scheduling cycle: from a snapshot to a plan, as a numbered list.
+"""One scheduling cycle: from a snapshot to a plan, as a list numbered as in ``docs/cycle.md``.
 
 Pure: the same snapshot, rules and settings give the same plan, byte for byte. The clock is
 ``snapshot.now``. ``CycleMemory`` keeps results to save computing them again, and past usage.
@@ -66,8 +66,8 @@ def run_cycle(
     decided = _decision_count(state)
     if turnover is not None:
         step("turnover", turnover.reserve_for_largest, _waiting(state, ready))
-    # 4. The others take idle capacity, then what consolidation frees, then what fairness and
-    #    priority allow. If gangs below minMember are evicted at last, the others may have theirs.
+    # 4 to 7. The others take idle capacity, then what consolidation, fairness and priority free.
+    # 8. If gangs below minMember are evicted at last, the others may have their capacity.
     run_actions(state, ready, turnover)
     if not stale and (stale := step("late evictions", _stale_for_others, state, decided) or ()):
         return run_cycle(snapshot, settings, memory, watch, stale)
@@ -79,12 +79,12 @@ def run_cycle(
         return run_cycle(snapshot, settings, memory, watch, stale)
     step("report reservations", report_reservations, state)
     step("record searches", memory.record_searches, state)
-    # 5. Gangs behind our scheduling gate are admitted as far as their queues allow.
+    # 9. Gangs behind our scheduling gate are admitted as far as their queues allow.
     admitted = step("admit", admit, state, pending, memory.pending.gated) or ()
     placements = gang_placements(state)
     memory.set_aside(state, snapshot, ready, settings.extension_keys)
     pending = tuple([snapshot.gangs[k] for k in snapshot.pending]) if memory.left_out else pending
-    # 6. What was decided, and why the rest stays pending.
+    # 10. What was decided, and why the rest stays pending.
     plan = build_plan(
         state,
         memory,
