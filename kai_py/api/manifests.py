@@ -242,6 +242,8 @@ class _Builder:
         """The value of a scalar; JSON writes characters beyond 16 bits as two escapes."""
         try:
             value = self._loader.construct_object(node, deep=True)
+            if isinstance(value, int):
+                str(value)  # Python reads hexadecimal numbers that it refuses to write.
         except (ValueError, LookupError, AttributeError):
             # PyYAML's own errors for texts that are not what their tag says.
             reason = f"{shortened(str(node.value))!r} cannot be read as {node.tag}"

@@ -177,7 +177,16 @@ def test_reads_every_value_that_yaml_can_write(document):
 
 
 @pytest.mark.parametrize(
-    "scalar", ["9" * 5000, "!!int ''", "!!int abc", "!!timestamp soon", "!!bool maybe", "0x_"]
+    "scalar",
+    [
+        "9" * 5000,
+        "0x" + "f" * 5000,
+        "!!int ''",
+        "!!int abc",
+        "!!timestamp soon",
+        "!!bool maybe",
+        "0x_",
+    ],
 )
 def test_a_scalar_that_is_not_what_its_tag_says_is_an_error_with_its_line(scalar):
     with pytest.raises(ManifestError, match="cannot be read as tag") as told:

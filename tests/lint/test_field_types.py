@@ -76,6 +76,10 @@ def test_a_value_whose_meaning_is_clear_is_corrected(manifest, field, written, p
             "ports: [{containerPort: 80.5}]",
             "ports[0].containerPort: must be a whole number, is 80.5",
         ),
+        (
+            f"ports: [{{containerPort: '{'9' * 5000}'}}]",
+            f"ports[0].containerPort: must be a whole number, is '{'9' * 60}… (5000 characters)'",
+        ),
         ("stdin: 1", "stdin: must be true or false, is 1"),
         ("image: [ubuntu]", "image: must be a string, is a list"),
         ("livenessProbe: tcp", "livenessProbe: must be a mapping of fields, is 'tcp'"),

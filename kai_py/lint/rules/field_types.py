@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kai_py.api.manifests import LineMapping, LineSequence
-from kai_py.api.numbers import shortened
+from kai_py.api.numbers import parse_int64, shortened
 from kai_py.api.problems import FieldPath
 from kai_py.lint.manifest import Finding, Manifest
 from kai_py.lint.rules.fields import ITEM_OF_LIST, types_of
@@ -96,8 +96,8 @@ def _text(within: LineMapping | LineSequence, key: Any) -> str | None:
 
 def _number(within: LineMapping | LineSequence, key: Any) -> int | float | None:
     value = within[key]
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        return int(value)
+    if isinstance(value, str):
+        return parse_int64(value) if _INTEGER.fullmatch(value) else None
     is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
     return value if is_whole else None
 
