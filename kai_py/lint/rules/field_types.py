@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kai_py.api.manifests import LineMapping, LineSequence
-from kai_py.api.numbers import parse_int64, shortened
+from kai_py.api.numbers import parse_int64
 from kai_py.api.problems import FieldPath
 from kai_py.lint.manifest import Finding, Manifest
 from kai_py.lint.rules.fields import ITEM_OF_LIST, types_of
-from kai_py.lint.rules.objects import BUILT_IN, SHAPES
+from kai_py.lint.rules.objects import BUILT_IN, SHAPES, described
 from kai_py.lint.rules.workloads import pod_specs, template_path
 
 _CLAIMS = "claims"
@@ -71,7 +71,7 @@ def _value(
     elif kind not in _ANY_TYPE and (manifest.group not in BUILT_IN or key not in SHAPES):
         # ``objects.shapes`` names the others.
         form = "a list" if item else "a mapping of fields"
-        yield manifest.error(path, f"must be {form}, is {_kind(value)}")
+        yield manifest.error(path, f"must be {form}, is {described(value)}")
 
 
 def _scalar(
@@ -80,7 +80,7 @@ def _scalar(
     read, form = _SCALARS[kind]
     meant = read(within, key)
     if meant is None:
-        yield manifest.error(path, f"must be {form}, is {_kind(within[key])}")
+        yield manifest.error(path, f"must be {form}, is {described(within[key])}")
     elif type(meant) is not type(within[key]):
         text = f'"{meant}"' if isinstance(meant, str) else str(meant).lower()
         yield manifest.error(path, f"must be {form}: write {text}", fixed=True)
@@ -116,10 +116,3 @@ _SCALARS: dict[str, tuple[_Reading, str]] = {
     "bool": (_boolean, "true or false"),
 }
 """What a value of a type is meant to be, None if that is not known, and the type's name."""
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = value if isinstance(value, str) else str(value).lower()
-    return repr(shortened(text)) if isinstance(value, str) else text

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from kai_py.api.model import NAME_PATTERN
+from kai_py.api.numbers import shortened
 from kai_py.api.problems import FieldPath
 from kai_py.api.selectors import MAX_LABEL, is_label_key, is_label_value
 from kai_py.lint.manifest import Finding, Manifest, mapping_at, set_key, walk
@@ -121,7 +122,7 @@ def shapes(manifest: Manifest) -> Iterator[Finding]:
             if key == "limits" and path[-1:] != ("resources",):
                 continue  # those of a LimitRange are a list
             if key in _MAPPINGS and not isinstance(value, dict | None):
-                message = f"must be a mapping of fields, is {_kind(value)}"
+                message = f"must be a mapping of fields, is {described(value)}"
                 yield manifest.error((*path, key), message)
             elif key in _LISTS or (*path[-1:], key) == ("devices", "requests"):
                 yield from _items(manifest, value, (*path, key))
@@ -131,15 +132,18 @@ def _items(manifest: Manifest, items: object, path: FieldPath) -> Iterator[Findi
     if not isinstance(items, list):
         # A single mapping is corrected where its list is.
         if not isinstance(items, dict | None):
-            yield manifest.error(path, f"must be a list, is {_kind(items)}")
+            yield manifest.error(path, f"must be a list, is {described(items)}")
         return
     for index, item in enumerate(items):
         if not isinstance(item, dict):
-            message = f"must be a mapping of fields, is {_kind(item)}"
+            message = f"must be a mapping of fields, is {described(item)}"
             yield manifest.error((*path, index), message)
 
 
-def _kind(value: object) -> str:
+def described(value: object) -> str:
+    """What a field is that should be something else: ``a list``, ``'text'``, ``true``."""
     if value is None:
         return "empty"
-    return "a list" if isinstance(value, list) else f"{value!r}"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return repr(shortened(value)) if isinstance(value, str) else shortened(str(value).lower())
