@@ -25,7 +25,11 @@
 {{- end -}}
 {{- define "kai-py.mayMake" -}}
 {{- /* Nothing has made this object, or this release has. */ -}}
-{{- $found := lookup (index . 1) (index . 2) "" (index . 3) | default dict -}}
+{{- $found := dict -}}
+{{- /* Looking up a kind that is not served is an error. */ -}}
+{{- if (index . 0).Capabilities.APIVersions.Has (printf "%s/%s" (index . 1) (index . 2)) -}}
+{{- $found = lookup (index . 1) (index . 2) "" (index . 3) | default dict -}}
+{{- end -}}
 {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found -}}
 {{- if or (not $found) (eq $owner (index . 0).Release.Name) -}}
 true
