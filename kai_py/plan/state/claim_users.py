@@ -119,7 +119,7 @@ class ClaimUsers:
         return None if consumer in counted else _add_user(counted, consumer)
 
     def listed(self, claim: ResourceClaim) -> Set[str]:
-        """Uids of the pods that a claim is reserved for, on nodes where it is its group's."""
+        """Uids of the pods that a claim is reserved for; of a group, of those on nodes."""
         found: set[str] = set()
         for consumer in claim.status.reserved_for:
             of_group = consumer.resource == POD_GROUPS

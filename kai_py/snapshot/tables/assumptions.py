@@ -9,6 +9,7 @@ API has it. Volumes are assumed in ``tables.volumes``.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -30,6 +31,13 @@ class NominatedNode:
     expires: float
 
 
+class _Wait(NamedTuple):
+    """Nothing is tried again before ``until`` (seconds since the epoch)."""
+
+    until: float
+    reason: str = ""
+
+
 LONGEST_BACKOFF = 600.0
 """More than any gang waits whose decisions could not be carried out."""
 
@@ -42,9 +50,9 @@ class Assumptions(PodTable):
         self._nomination_seconds = nomination_seconds
         self._bindings: dict[str, AssumedBinding] = {}
         self._evicted = set[str]()
-        self._refused_until: dict[str, tuple[float, str]] = {}
+        self._refused: dict[str, _Wait] = {}
         self._nominations: dict[str, NominatedNode] = {}
-        self._backoff_until: dict[str, tuple[float, str]] = {}
+        self._backoff: dict[str, _Wait] = {}
 
     def assume(self, binding: AssumedBinding) -> Uids:
         """The pod goes to its node, and no nomination is needed any more."""
@@ -70,12 +78,12 @@ class Assumptions(PodTable):
             return False
         self._evicted.remove(pod_uid)
         if refused_until:
-            self._refused_until[pod_uid] = refused_until, ""
+            self._refused[pod_uid] = _Wait(refused_until)
         return True
 
     def refused_evictions(self, now: float) -> frozenset[str]:
         """The pods that are not to be evicted at ``now``, as the API server has just refused it."""
-        return frozenset(_still_waiting(self._refused_until, now))
+        return frozenset(_still_waiting(self._refused, now))
 
     def nominate(self, pod_uid: str, node: str, now: float) -> None:
         """Reserve ``node`` for the pod; the time runs from the first nomination of that node."""
@@ -89,11 +97,12 @@ class Assumptions(PodTable):
 
     def back_off(self, gang: str, until: float, reason: str) -> None:
         """Do not place the gang before ``until``: carrying out a decision about it failed."""
-        self._backoff_until[gang] = until, reason
+        self._backoff[gang] = _Wait(until, reason)
 
     def in_backoff(self, now: float) -> Mapping[str, str]:
         """The gangs not to be placed at ``now``, and why; drops those whose time is over."""
-        return _still_waiting(self._backoff_until, now)
+        waits = _still_waiting(self._backoff, now)
+        return {gang: wait.reason for gang, wait in waits.items()}
 
     def observe(self, pod: Pod) -> Uids:
         """Drop what the watch shows now; take over a nomination made before a restart."""
@@ -115,7 +124,7 @@ class Assumptions(PodTable):
         uid = pod.metadata.uid
         self._nominations.pop(uid, None)
         self._evicted.discard(uid)
-        self._refused_until.pop(uid, None)
+        self._refused.pop(uid, None)
         return ()
 
     def placement(self, pod: Pod) -> PodPlacement:
@@ -144,12 +153,12 @@ class Assumptions(PodTable):
         return dict(self._nominations)
 
 
-def _still_waiting(waits: dict[str, tuple[float, str]], now: float) -> dict[str, str]:
-    """The reasons of those that still wait at ``now``; drops those whose time is over."""
-    for key, (until, _) in list(waits.items()):
-        if not lies_ahead(until, now, LONGEST_BACKOFF):
+def _still_waiting(waits: dict[str, _Wait], now: float) -> Mapping[str, _Wait]:
+    """``waits`` without those that are over at ``now``, which are dropped."""
+    for key, wait in list(waits.items()):
+        if not lies_ahead(wait.until, now, LONGEST_BACKOFF):
             del waits[key]
-    return {key: reason for key, (_, reason) in waits.items()}
+    return waits
 
 
 class ClaimOverlays(PodTable):
