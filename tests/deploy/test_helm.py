@@ -11,15 +11,9 @@ from kai_py.config import Configuration, LeaderElectionConfig
 from kai_py.deploy.objects import NAME, Installation, manifests
 from kai_py.deploy.parts import CONFIGURATION_FILE
 from kai_py.deploy.permissions import Right, cluster_rules
-from tests.deploy.helm import helm, render
+from tests.deploy.helm import built_once, helm, render
 from tests.support import yaml_text
-from tests.support.patience import time_limit
 from tests.support.repository import CHART
-
-
-def built_once(test):
-    """Mark a test that may have to build helm first."""
-    return pytest.mark.slow(pytest.mark.timeout(time_limit(1200))(test))
 
 
 def documents(done):

@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from benchmarks import __main__ as command
-from tests.deploy.helm import render
+from tests.deploy.helm import built_once, render
 from tests.docs.pages import PAGES, shell_lines
-from tests.support.patience import time_limit
 from tests.support.repository import CHART, ROOT
 
 LINES = sorted({line.partition(" #")[0].strip() for page in PAGES for line in shell_lines(page)})
@@ -52,8 +51,7 @@ def test_benchmarks_take_their_options(monkeypatch):
         command._options()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(time_limit(600))
+@built_once
 @pytest.mark.parametrize("line", starting_with("helm"))
 def test_the_chart_takes_the_values(line):
     words = shlex.split(line)

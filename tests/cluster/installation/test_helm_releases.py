@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.controlplane import ControlPlane, binaries, control_plane
-from tests.deploy.helm import helm
+from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.deploy.helm import built_once, helm
 from tests.support import yaml_text
-from tests.support.patience import time_limit
 from tests.support.repository import CHART
 
 NAMESPACE = "gpu-scheduling"
@@ -38,7 +37,7 @@ def chart(tmp_path: Path) -> Path:
 
 
 def kubectl(plane: ControlPlane, *arguments: str) -> str:
-    command = [binaries() / "kubectl", f"--kubeconfig={plane.kubeconfig}", *arguments]
+    command = [plane.kubectl, f"--kubeconfig={plane.kubeconfig}", *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -51,7 +50,7 @@ def release(plane: ControlPlane, *arguments: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(time_limit(1200))
+@built_once
 def test_releases_keep_the_queues_that_users_have_changed(plane: ControlPlane, chart: Path) -> None:
     """Those of KAI's API are made by the release that defines their kind, and only once."""
     values = ("--set=image=i,withKaiApi=true", "--set-json=nodePools=" + json.dumps(["west"]))

@@ -12,8 +12,10 @@ import platform
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -24,14 +26,21 @@ from tests.cluster.controlplane.toolchain import (
     find_go,
     go_environment,
 )
-from tests.support.patience import patience
+from tests.support.patience import patience, time_limit
 
 MODULE = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum")
 PACKAGE = "helm.sh/helm/v4/cmd/helm"
 DOWNLOAD_SECONDS, BUILD_SECONDS = 180, 720
+Test = TypeVar("Test", bound=Callable[..., object])
 FLAGS = ("-gcflags=all=-N -l", "-ldflags=-s -w")
 """Not optimised, which takes a quarter of the time away, and without symbols of debuggers."""
+
+
+def built_once(test: Test) -> Test:
+    """Mark a test that may have to build helm first."""
+    limit = time_limit(DOWNLOAD_SECONDS + BUILD_SECONDS + 300)
+    return pytest.mark.slow(pytest.mark.timeout(limit)(test))
 
 
 class _NotToBeHad(Exception):

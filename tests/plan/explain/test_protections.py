@@ -21,8 +21,9 @@ def running(name, gpus, team, at="a", **options):
     return pod(name, gpus, queue=team, node=at, **options)
 
 
-def test_the_own_queue_at_its_fair_share():
-    found = waiting(
+def halves():
+    """A node that two queues share equally, and a pending pod of the first."""
+    return (
         node("a"),
         queue("own"),
         queue("other"),
@@ -30,6 +31,10 @@ def test_the_own_queue_at_its_fair_share():
         running("theirs", 4, "other"),
         pod("new", 4, queue="own"),
     )
+
+
+def test_the_own_queue_at_its_fair_share():
+    found = waiting(*halves())
     assert found.stage is Stage.FAIR_SHARE
     first, *_ = found.protections
     assert (first.rule, first.queue, first.value, first.bound) == (RULES.FAIR_SHARE, "own", 8, 4)
@@ -114,13 +119,5 @@ def test_a_gang_behind_its_equals_lacks_capacity():
 
 
 def test_pods_that_are_never_candidates_are_not_called_protected():
-    found = waiting(
-        node("a"),
-        queue("own"),
-        queue("other"),
-        running("mine", 4, "own"),
-        running("theirs", 4, "other"),
-        pod("new", 4, queue="own"),
-        actions=(),
-    )
+    found = waiting(*halves(), actions=())
     assert found.stage is not Stage.FAIR_SHARE
