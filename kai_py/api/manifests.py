@@ -86,7 +86,7 @@ class LineSequence(list[Any]):
 
 
 def _text_meant(value: Any, written: str | None) -> str:
-    """1.10 is a version and 010 a number of a house; True is one of several spellings."""
+    """``1.10`` and ``010`` as they are written; ``True`` as the API spells it."""
     text = str(value) if written is None else written
     return text.lower() if text.lower() in ("true", "false") else text
 
@@ -105,8 +105,8 @@ class Document(Struct, frozen=True):
 class _Loader(yaml.SafeLoader):
     """SafeLoader without dates and base-60 numbers, with tabs where Go's reader takes them.
 
-    Tabs are blanks, except at the beginning of a line that is not in brackets. Files that were
-    put together may have the mark of their encoding at the beginning of any line.
+    Tabs are blanks, except at the beginning of a line that is not in brackets. Concatenated files
+    may have a byte order mark at the beginning of any line.
     """
 
     def scan_to_next_token(self) -> None:
