@@ -71,6 +71,7 @@ class Advisor:
         self._lock = asyncio.Lock()
         self._cache: dict[Hashable, tuple[float, Any]] = {}
         self._process: SpawnProcess | None = None
+        self._is_closed = False
 
     async def suggestions(
         self, gang: str, on_found: Callable[[Suggestion], None] = lambda _: None
@@ -112,6 +113,11 @@ class Advisor:
         return await self._cached_answer(asked, partial(_what_if, changes, like))
 
     def close(self) -> None:
+        """Answer no more queries, and end the one that is being answered."""
+        self._is_closed = True
+        self._kill_process()
+
+    def _kill_process(self) -> None:
         """Kill the other process, if it runs, and the simulations that it has forked."""
         process = self._process
         if process is None or process.pid is None or not process.is_alive():
@@ -151,6 +157,9 @@ class Advisor:
         self._process.start()
         sender.close()
         try:
+            # While it is being started, which takes seconds, ``close`` can't kill it.
+            if self._is_closed:
+                raise NoAnswerError("the scheduler has been stopped")
             end = time.monotonic() + TIMEOUT_SECONDS
             while True:
                 if not receiver.poll(max(end - time.monotonic(), 0.0)):
@@ -162,7 +171,7 @@ class Advisor:
         except EOFError:
             raise NoAnswerError("the simulation ended without a result") from None
         finally:
-            self.close()
+            self._kill_process()
             self._process.join()
             receiver.close()
         if mistake:
@@ -203,15 +212,16 @@ def _run_query(
     """
     os.setpgid(0, 0)
     os.nice(SIMULATION_NICENESS)
-    try:
-        answer = query(
-            documents, configuration, now, lambda part: connection.send((True, "", "", part))
-        )
-        connection.send((False, "", "", answer))
-    except ChangeError as error:
-        connection.send((False, str(error), "", None))
-    except Exception:  # the parent process logs it
-        connection.send((False, "", traceback.format_exc(), None))
+    with suppress(BrokenPipeError):  # the parent process has ended
+        try:
+            answer = query(
+                documents, configuration, now, lambda part: connection.send((True, "", "", part))
+            )
+            connection.send((False, "", "", answer))
+        except ChangeError as error:
+            connection.send((False, str(error), "", None))
+        except Exception:  # the parent process logs it
+            connection.send((False, "", traceback.format_exc(), None))
 
 
 def _suggestions(

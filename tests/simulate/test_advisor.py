@@ -5,6 +5,7 @@ Answers are kept for a minute, however many questions are asked.
 
 import asyncio
 import contextlib
+import multiprocessing
 import os
 import time
 from functools import partial
@@ -104,6 +105,36 @@ def test_simulations_end_with_the_process_that_has_forked_them(tmp_path):
     os.set_blocking(reading, True)
     assert os.read(reading, 1) == b"", "no process has the other end open"
     os.close(reading)
+
+
+class ClosesAsItIsSent:
+    """A query that is sent to a process while the advisor is closed."""
+
+    def __init__(self, asked):
+        self._asked = asked
+
+    def __reduce__(self):
+        self._asked.close()
+        return ClosesAsItIsSent, (None,)
+
+    def __call__(self, *_):
+        return "too late"
+
+
+def test_a_process_that_is_being_started_ends_too():
+    asked = Advisor(None, Configuration())
+    with pytest.raises(NoAnswerError, match="the scheduler has been stopped"):
+        asked._run_in_process([], ClosesAsItIsSent(asked), lambda _: None)
+    assert not asked._process.is_alive()
+
+
+def test_an_answer_that_nobody_waits_for_is_no_error(monkeypatch):
+    monkeypatch.setattr(os, "setpgid", lambda *_: None)
+    monkeypatch.setattr(os, "nice", lambda _: None)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    receiver.close()
+    advisor._run_query(sender, [], Configuration(), 0.0, lambda *_: "an answer")
+    advisor._run_query(sender, [], Configuration(), 0.0, lambda *parts: parts[-1]("a part"))
 
 
 def test_answers_are_dropped_once_they_are_old(monkeypatch):
