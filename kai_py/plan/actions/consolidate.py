@@ -5,7 +5,9 @@
         victims: the fewest candidates that make the request fit, also pod by pod; every one of
                  them must fit elsewhere, if need be after one further pod has been relocated
 
-Pods that started within ``eviction.settlingTime`` stay where they are.
+Pods that started within ``eviction.settlingTime`` stay where they are. Candidates that would fit
+nowhere else even if nothing else were evicted come last, and only a few of them are tried: one of
+them can only be relocated together with a helper (``search``).
 
 A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
 the gang fits there; of equal numbers, where lost work counts, what they lose. Relocation frees no
@@ -30,16 +32,20 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
+from kai_py.plan.victims.relocate import as_recreated, may_relocate
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.plan.victims.units_by_node import FRACTION_TOLERANCE, UnitsByNode, min_request
 from kai_py.policy.fit import holds
-from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.resources import Bools, Floats
 
 MAX_HELPERS = 8
 """How many pods are tried as helpers of one refused victim."""
+
+MAX_STUCK_UNITS = 2
+"""How many of the units that fit nowhere else are candidates."""
 
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
@@ -102,7 +108,8 @@ class Consolidation(VictimStrategy):
         if self._ordered is None:
             hardest = by_shape(self.request.members)[0][0]
             mask = self.state.admitting(hardest.shape)
-            self._ordered = _by_node(self.state, self.pool).in_order(hardest, mask)
+            units = _by_node(self.state, self.pool).in_order(hardest, mask)
+            self._ordered = _relocatable_first(self.state, units)
         self._ordered, units = tee(self._ordered)
         return units
 
@@ -136,8 +143,8 @@ class Consolidation(VictimStrategy):
             return bool(holds(idle + min_request(state, unit.members[0]), needed))
 
         units = (unit for queue in self.pool.queues() for unit in self.pool.units(queue))
-        movable = (pod for unit in units for pod in _pod_by_pod(unit) if helps(pod))
-        return islice(filter(state.eviction_limits.has_settled, movable), MAX_HELPERS)
+        helping = (pod for unit in units for pod in _pod_by_pod(unit) if helps(pod))
+        return islice((pod for pod in helping if may_relocate(state, pod)), MAX_HELPERS)
 
 
 def _total_future_idle(state: CycleState, usable: Bools) -> Floats:
@@ -179,6 +186,30 @@ def _by_node(state: CycleState, pool: VictimPool) -> UnitsByNode:
         units = (unit for queue in pool.queues() for unit in pool.units(queue))
         pool.by_node = UnitsByNode(state, units, pool.costs, changes)
     return pool.by_node
+
+
+def _relocatable_first(state: CycleState, units: Iterable[VictimUnit]) -> Iterator[VictimUnit]:
+    """The units of which a pod fits elsewhere now, in order, and then a few of the others."""
+    known, fits = dict[int, bool](), state.placer.shapes.fits
+    everywhere = np.ones(len(state.snapshot.nodes), bool)
+
+    def fits_elsewhere(member: Member) -> bool:
+        number = member.shape.number
+        if number not in known:
+            (new,) = as_recreated([member])
+            replicas = fits.replicas(
+                state.statement, new.shape, everywhere, 1, Capacity.FUTURE_IDLE
+            )
+            known[number] = bool(replicas.any())
+        return known[number]
+
+    stuck = list[VictimUnit]()
+    for unit in units:
+        if any(map(fits_elsewhere, unit.members)):
+            yield unit
+        elif len(stuck) < MAX_STUCK_UNITS:
+            stuck.append(unit)
+    yield from stuck
 
 
 def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:

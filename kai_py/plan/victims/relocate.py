@@ -98,6 +98,11 @@ def move_whole(
     return trial.kept
 
 
+def may_relocate(state: CycleState, unit: VictimUnit) -> bool:
+    """Whether the unit may be relocated at all, wherever it fits."""
+    return all(map(owns_all_claims, unit.members)) and state.eviction_limits.has_settled(unit)
+
+
 def _relocate_unit(
     state: CycleState, unit: VictimUnit, action: Action, without_capacity: set[int]
 ) -> bool:

@@ -17,6 +17,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.eviction_cost import EvictionCosts
+from kai_py.plan.victims.relocate import may_relocate
 from kai_py.plan.victims.replica_steps import units_by_row
 from kai_py.plan.victims.units import VictimUnit, is_evicted
 from kai_py.snapshot.gangs import Member
@@ -75,7 +76,7 @@ class UnitsByNode:
         self._requests: dict[int, Floats] = {}
         limits = state.eviction_limits
         with limits.recording() as protected_by:
-            movable = [unit for unit in units if limits.has_settled(unit)]
+            movable = [unit for unit in units if may_relocate(state, unit)]
         self._protected_by = dict(protected_by)
         ranked = sorted([(_rank(unit, costs), unit) for unit in movable], key=lambda each: each[0])
         places = {rank: place for place, rank in enumerate(dict.fromkeys(r for r, _ in ranked))}
