@@ -14,6 +14,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
 from kai_py.api.times import parse_time
 from kai_py.grouping.gang import GangSpec
+from kai_py.grouping.owner_chain import controlling_owner
 from kai_py.snapshot.accounting import GPU, Accounting
 from kai_py.snapshot.charges import PodCharges
 from kai_py.snapshot.derived_pod import DerivedPod, PodPlacement
@@ -251,6 +252,7 @@ def member(
         numa_zones=observed_zones(pod),
         order=spec.order,
         failure_limits=spec.failure_limits,
+        is_owned=controlling_owner(meta) is not None,
         workloads=spec.workloads,
         may_preempt=pod.spec.preemption_policy != "Never",
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),

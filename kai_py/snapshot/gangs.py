@@ -112,6 +112,8 @@ class Member(Struct, frozen=True):
     """Its claims that are reserved for its PodGroup."""
     failure_limits: tuple[FailureLimit, ...] = ()
     """How many evictions the workloads that own it survive."""
+    is_owned: bool = True
+    """Whether an object owns it, which creates it again once it is evicted."""
     workloads: tuple[tuple[str, str], ...] = ()
     """Kind and name of each of its owners, the nearest first."""
     relies_on: tuple[JoinedClaim, ...] = ()

@@ -83,10 +83,13 @@ def test_each_victim_is_told_what_becomes_of_it():
         return running(job("low", 8, **spec), *"nnnnnnnn")
 
     bare = pod("bare", 8, annotations={QUEUE: "team"}, nodeName="n")
+    replicas = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}}
+    replica = pod("web-0", 8, owner=replicas, annotations={QUEUE: "team"}, nodeName="n")
     assert effect(low()) == {"its Job is suspended, and resumed when it fits"}
     assert effect(low(backoffLimit=9)) == {"its pods are created again; it survives 9 evictions"}
     assert effect(low(podFailurePolicy=POLICY)) == {"its pods are created again"}
     assert effect(bare) == {"it is not created again, as it has no owner"}
+    assert effect(replicas, replica) == {"its pods are created again"}
 
 
 def test_also_where_the_annotation_asks_for_eviction():

@@ -128,7 +128,7 @@ def test_a_process_that_is_being_started_ends_too():
     assert not asked._process.is_alive()
 
 
-def test_an_answer_that_nobody_waits_for_is_no_error(monkeypatch):
+def test_an_answer_after_the_end_of_the_asking_process_is_no_error(monkeypatch):
     monkeypatch.setattr(os, "setpgid", lambda *_: None)
     monkeypatch.setattr(os, "nice", lambda _: None)
     receiver, sender = multiprocessing.Pipe(duplex=False)

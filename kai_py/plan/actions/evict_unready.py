@@ -62,11 +62,7 @@ def _consider(state: CycleState, gang: Gang, rule: ReadyRule, startups: Startups
             end = f"it is evicted if it is not ready {rule.timeout:g} s after its start"
             _note(state, gang, f"{causes}; {end}")
         return
-    protection = (
-        "its pods would not be created again"
-        if gang.owner.kind == "Pod"
-        else protection_of(state, gang, gang.bound)
-    )
+    protection = protection_of(state, gang, gang.bound)
     if protection:
         _note(
             state,

@@ -19,7 +19,7 @@ from kai_py.api.times import format_duration, format_time
 from kai_py.plan.plan import SHORT_OF_CAPACITY, Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.relocate import move_whole, owns_all_claims
-from kai_py.plan.victims.survival import would_fail
+from kai_py.plan.victims.survival import are_created_again, would_fail
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.lost_work import lost_seconds
 from kai_py.snapshot.gangs import Gang
@@ -56,6 +56,7 @@ def _gain(state: CycleState, gang: Gang, spot: Bools) -> float:
         or any(m.pod.uid in evicted for m in members)
         or gang.key in limits.evicted_often(by_others=False)
         or would_fail(gang, members)
+        or not are_created_again(members)
         or not all(map(owns_all_claims, members))
     ):
         return 0.0

@@ -23,7 +23,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.survival import running_pods, would_fail
+from kai_py.plan.victims.survival import are_created_again, running_pods, would_fail
 from kai_py.plan.victims.units import VictimUnit, units_by_gang
 from kai_py.policy.fit import holds
 from kai_py.policy.queue_order import by_priority_and_age
@@ -68,6 +68,8 @@ def protection_of(state: CycleState, gang: Gang, members: Sequence[Member]) -> s
 
     Only what holds for every eviction: the workload must not fail, and budgets count.
     """
+    if not are_created_again(members):
+        return "its pods would not be created again"
     if would_fail(gang, members):
         return "an eviction would make its workload fail"
     pods = [member.pod.uid for member in members]

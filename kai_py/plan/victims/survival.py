@@ -64,6 +64,11 @@ def is_satisfied_without(gang: Gang, leaving: Iterable[Member], statement: State
     return is_satisfied(gang.tree, counts)
 
 
+def are_created_again(members: Iterable[Member]) -> bool:
+    """Whether all of these pods are created again once they are evicted; those alone are not."""
+    return all(member.is_owned for member in members)
+
+
 def would_fail(gang: Gang, leaving: Iterable[Member]) -> bool:
     """Whether evicting these pods makes the workload fail for good, as it can't be suspended."""
     return exceeded_limit(gang, leaving) is not None and not can_be_suspended(gang)
@@ -75,7 +80,7 @@ NOT_CREATED_AGAIN = "it is not created again, as it has no owner"
 
 def effect_text(gang: Gang, leaving: Sequence[Member]) -> str:
     """What evicting these pods does to the gang's workload: a clause for messages."""
-    if gang.owner.kind == "Pod":
+    if not are_created_again(leaving):
         return NOT_CREATED_AGAIN
     exceeded = exceeded_limit(gang, leaving)
     if exceeded is not None:

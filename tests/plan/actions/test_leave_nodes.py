@@ -62,6 +62,15 @@ def test_a_gang_that_needs_all_pods_is_moved_whole(treatment):
     )
 
 
+def test_a_pod_that_nothing_creates_again_runs_until_its_node_goes():
+    plan = small_world(pod("alone", 4, queue="q", node="a")).plan()
+    assert evicted(plan) == []
+    assert plan.at_risk[0].message == (
+        "node a is about to go (taint karpenter.sh/disrupted); the gang runs until then, as its "
+        "pods would not be created again"
+    )
+
+
 @pytest.mark.parametrize("treatment", ["move", "shrink"])
 def test_a_gang_that_does_not_fit_elsewhere_runs_on_and_says_so(treatment):
     plan = small_world(train(["a", "a", "b", "b"], **{DEPARTURE: treatment}), spare=0).plan()

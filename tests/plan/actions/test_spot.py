@@ -165,6 +165,12 @@ def test_a_gang_returns_to_spot_if_that_pays(marks, now, moves):
         assert [each.relocated_to for each in plan.evictions] == ["spot-0"]
 
 
+def test_a_pod_that_nothing_creates_again_does_not_return():
+    marks = {SPOT: "only", AFTER: "1s", **CHECKPOINTS}
+    alone = pod("alone", 8, queue="q", node="fixed-0", annotations=marks)
+    assert evicted(world(started(alone), loss_rules=LOSS).plan(3600.0)) == []
+
+
 @pytest.mark.parametrize(("runtime", "moves"), [("75m", False), ("10h", True)])
 def test_the_pod_that_loses_most_decides_whether_a_return_pays(runtime, moves):
     marks = {SPOT: "only", AFTER: "1s", "scheduling.kai.io/expected-runtime": runtime}
