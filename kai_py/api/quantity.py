@@ -93,10 +93,14 @@ class Quantity:
         return self.nano != 0
 
     def __str__(self) -> str:
-        """The canonical form: the largest suffix that needs no fraction."""
+        """The canonical form: the largest suffix that needs no fraction.
+
+        A fraction has no binary suffix: it is printed in thousandths or finer.
+        """
         if self.nano == 0:
             return "0"
-        if self.format is QuantityFormat.BINARY_SI and abs(self.nano) >= 1024 * NANO:
+        binary = self.format is QuantityFormat.BINARY_SI and self.is_integer()
+        if binary and abs(self.nano) >= 1024 * NANO:
             return _canonical_binary(self.value())
         return _canonical_decimal(
             self.nano, exponent_form=self.format is QuantityFormat.DECIMAL_EXPONENT

@@ -108,6 +108,7 @@ def test_e_alone_is_exa_and_an_absurd_exponent_costs_nothing():
         ("-2Ki", "-2Ki"),
         ("1000E", "1000E"),
         ("0.1Ki", "102400m"),
+        ("1.3Ki", "1331200m"),
         ("81559Mi", "81559Mi"),
     ],
 )
