@@ -10,8 +10,9 @@ For every capacity of the device, in nano-units:
 A device that is not shareable has to satisfy the same, but consumes nothing. The device is
 rejected when it lacks a requested capacity (names are compared as written), when the
 result breaks the policy (above max, off step, no valid value; the default itself is always valid)
-or when it exceeds what is left. Kubernetes computes ranges in int64 of whole units, or of
-thousandths where the policy has fractions; values that don't fit are an error, not a rejection.
+or when it exceeds what is left. Kubernetes computes ranges in int64 of thousandths where the whole
+range can be written in them, else of whole units; a request that does not fit is an error, not a
+rejection.
 """
 
 from collections.abc import Mapping
@@ -132,14 +133,23 @@ def _round_up(name: str, requested: int, valid: ValidRange, *, fractional: bool)
     if valid.step is None:
         return requested
     unit = _range_unit(valid, fractional=fractional)
+    request, in_milli = f"request {Quantity(requested)}", unit == MILLI
+    if not _is_representable(requested, unit):
+        reason = "is not a representable milli value" if in_milli else "exceeds MaxInt64"
+        raise _out_of_range(name, f"{request} {reason}")
     amount, least, step = (_to_units(nano, unit) for nano in (requested, valid.min, valid.step))
     rounded = least + -(-(amount - least) // step) * step
-    if max(amount, rounded) > MAX_INT64:
-        raise AllocationError(
-            f'capacity "{name}": capacity request cannot be represented in the device\'s range '
-            f"arithmetic: request {Quantity(requested)} exceeds MaxInt64"
-        )
+    if rounded > MAX_INT64:
+        limit = "the milli-value range" if in_milli else "MaxInt64"
+        raise _out_of_range(name, f"rounding {request} up to the next step passes {limit}")
     return rounded * unit
+
+
+def _out_of_range(name: str, detail: str) -> AllocationError:
+    return AllocationError(
+        f'capacity "{name}": capacity request cannot be represented in the device\'s range '
+        f"arithmetic: {detail}"
+    )
 
 
 def _breaks_policy(amount: int, capacity: ParsedCapacity, *, fractional: bool) -> bool:
@@ -156,18 +166,21 @@ def _breaks_range(amount: int, valid: ValidRange, *, fractional: bool) -> bool:
     if valid.step is None:
         return False
     unit = _range_unit(valid, fractional=fractional)
+    if not _is_representable(amount, unit):
+        return True
     return (_to_units(amount, unit) - _to_units(valid.min, unit)) % _to_units(valid.step, unit) != 0
 
 
 def _range_unit(valid: ValidRange, *, fractional: bool) -> int:
-    """The unit of range arithmetic, in nano-units.
-
-    Thousandths only where the range needs them, so that large whole ranges stay exact.
-    """
+    """The unit of range arithmetic, in nano-units."""
     amounts = (valid.min, valid.max or 0, valid.step or NANO)
-    in_milli = all(nano % MILLI == 0 for nano in amounts)
-    whole = all(nano % NANO == 0 for nano in amounts)
-    return MILLI if fractional and in_milli and not whole else NANO
+    in_milli = fractional and all(_is_representable(nano, MILLI) for nano in amounts)
+    return MILLI if in_milli else NANO
+
+
+def _is_representable(nano: int, unit: int) -> bool:
+    """Whether the amount fits in 64 bits of the unit; it is only rounded to whole units."""
+    return nano <= MAX_INT64 * unit and (unit == NANO or nano % unit == 0)
 
 
 def _to_units(nano: int, unit: int) -> int:

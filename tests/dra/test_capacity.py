@@ -92,7 +92,7 @@ def test_all_requested_capacities_must_exist_and_suffice():
 @pytest.mark.parametrize(
     ("least", "most", "step", "requested", "fractional", "amount"),
     [
-        # Thousandths only where the range has them, and where they are computed with.
+        # Thousandths where all of the range can be written in them.
         ("500m", "2", "500m", "700m", True, "1"),
         ("500m", "2", "500m", "1001m", True, "1500m"),
         ("500m", "2", "500m", "700m", False, "1"),
@@ -100,6 +100,9 @@ def test_all_requested_capacities_must_exist_and_suffice():
         ("1", "4", "500m", "1100m", True, "1500m"),
         ("1", "1500m", "1", "1100m", True, None),
         ("500u", "2", "1", "1", True, "1"),
+        ("500m", "4", "1", "700m", True, "1500m"),
+        ("0", "4", "1", "1u", False, "1"),
+        ("0", "9300P", "1", "9200P", True, None),
     ],
 )
 def test_steps_are_counted_in_units_that_the_range_has(
@@ -112,23 +115,37 @@ def test_steps_are_counted_in_units_that_the_range_has(
 
 
 @pytest.mark.parametrize(
-    ("least", "step", "requested", "fails"),
+    ("least", "step", "requested", "fractional", "error"),
     [
-        (0, 1, 2**63 - 1, False),
-        (0, 1, 2**63, True),
-        (0, 2, 2**63 - 1, True),  # rounded up it does not fit
-        (0, None, 2**63, False),
-        (0, 1, -1, False),
-        (-2, None, -1, True),
+        (0, 1, 2**63 - 1, False, None),
+        (0, 1, 2**63, False, "request 9223372036854775808 exceeds MaxInt64"),
+        (0, 2, 2**63 - 1, False, "up to the next step passes MaxInt64"),
+        (0, 1, 2**63 // 1000, True, None),
+        (0, 1, 2**63 // 1000 + 1, True, "is not a representable milli value"),
+        (0, 1, 1e-6, True, "request 1u is not a representable milli value"),
+        (0, 2, 2**63 // 1000, True, "up to the next step passes the milli-value range"),
+        (2**60, 1, 2**63 - 1, True, None),  # the range itself has no thousandths
+        (0, None, 2**63, True, None),
+        (0, 1, -1, True, None),
+        (-2, None, -1, True, "capacity value is negative"),
     ],
 )
-def test_amounts_that_the_api_cannot_compute_with_are_errors(least, step, requested, fails):
+def test_amounts_that_the_api_cannot_compute_with_are_errors(
+    least, step, requested, fractional, error
+):
     found = capacity(2**64, least=least, step=step)
-    if fails:
-        with pytest.raises(AllocationError):
-            taken(found, requested * NANO)
-    else:
-        assert taken(found, requested * NANO) == max(requested, 0) * NANO
+    nano = round(requested * NANO)
+    if error is None:
+        assert taken(found, nano, fractional=fractional) == max(nano, 0)
+        return
+    with pytest.raises(AllocationError, match=error):
+        taken(found, nano, fractional=fractional)
+
+
+def test_a_whole_device_is_compared_with_its_range_in_thousandths():
+    found = capacity("1500m", least="0", step="1")
+    assert taken(found, fractional=True) is None
+    assert taken(found, fractional=False) == 1500 * NANO // 1000
 
 
 def test_a_negative_amount_is_an_error_whoever_gives_it():
