@@ -16,7 +16,7 @@ from msgspec import Struct
 from kai_py.dra.device_state import PoolUsage
 from kai_py.dra.identity import PoolID
 from kai_py.dra.inventory import NodeDevices
-from kai_py.dra.rows import Consumption, CounterID
+from kai_py.dra.rows import UNGROUPED, Consumption, CounterID
 
 CounterDraw = tuple[tuple[int, int], ...]
 """(number of a counter, nano-units) pairs."""
@@ -58,7 +58,7 @@ def layout_counters(view: NodeDevices) -> CounterLayout:
         )
         for row, pool in zip(view.rows, view.pool_of_row, strict=True)
     )
-    grouped = any(c.groups for row in view.rows for c in row.consumes)
+    grouped = any(c.groups != UNGROUPED for row in view.rows for c in row.consumes)
     return CounterLayout(tuple(values), draws, numbers, tuple(by_pool), grouped)
 
 
@@ -87,7 +87,10 @@ def overdrawn_pools(layout: CounterLayout, left: list[int]) -> frozenset[int]:
 def groups_in_use(
     view: NodeDevices, usage: Mapping[PoolID, PoolUsage]
 ) -> dict[CounterSetID, frozenset[str]]:
-    """The groups that the allocated devices of each counter set have in common."""
+    """The groups that the allocated devices of each counter set have in common.
+
+    None where another scheduler, or a changed slice, brought incompatible ones together.
+    """
     common: dict[CounterSetID, frozenset[str]] = {}
     for position, pool in enumerate(view.pools):
         pool_usage = usage.get(pool.id)
@@ -107,9 +110,7 @@ def groups_with_device(
     changed = {}
     for consumption in consumes:
         key = (pool, consumption.counter_set)
-        before = common.get(key)
-        after = consumption.groups if before is None else before & consumption.groups
-        if before is not None and not after and (before or consumption.groups):
+        changed[key] = common.get(key, consumption.groups) & consumption.groups
+        if not changed[key]:
             return None
-        changed[key] = after
     return changed

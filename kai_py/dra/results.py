@@ -7,7 +7,7 @@ node selectors of the devices' slices.
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from kai_py.api.groups import grouped
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, SelectorRequirement
@@ -140,17 +140,22 @@ def _node_selector(claim: str, view: NodeDevices, rows: Sequence[DeviceRow]) -> 
             key="metadata.name", operator="In", values=(view.node.metadata.name,)
         )
         return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(name,)),))
-    expressions: dict[SelectorRequirement, None] = {}
-    fields: dict[SelectorRequirement, None] = {}
-    for row in rows:
-        term = _only_term(claim, row)
-        if term is not None:
-            expressions.update(dict.fromkeys(term.match_expressions))
-            fields.update(dict.fromkeys(term.match_fields))
-    if not expressions and not fields:
+    terms = [term for row in rows if (term := _only_term(claim, row)) is not None]
+    union = NodeSelectorTerm(
+        match_expressions=_distinct(each for term in terms for each in term.match_expressions),
+        match_fields=_distinct(each for term in terms for each in term.match_fields),
+    )
+    if not union.match_expressions and not union.match_fields:
         return None
-    union = NodeSelectorTerm(match_expressions=tuple(expressions), match_fields=tuple(fields))
     return NodeSelector(node_selector_terms=(union,))
+
+
+def _distinct(requirements: Iterable[SelectorRequirement]) -> tuple[SelectorRequirement, ...]:
+    """Each requirement once, whatever the order of its values."""
+    found: dict[Hashable, SelectorRequirement] = {}
+    for each in requirements:
+        found.setdefault((each.key, each.operator, frozenset(each.values)), each)
+    return tuple(found.values())
 
 
 def _only_term(claim: str, row: DeviceRow) -> NodeSelectorTerm | None:

@@ -65,6 +65,9 @@ IDENTIFIERS = ("uuid", "pci")
 CounterID = tuple[str, str]
 """Counter set and counter."""
 
+UNGROUPED = frozenset(("",))
+"""The group of devices that name none: they share a counter set with each other only."""
+
 
 class NodeReach(Struct, frozen=True):
     """The nodes that can use a device; exactly one of the three is set in valid objects."""
@@ -266,7 +269,7 @@ def _device_row(
                     (name, parse_quantity(counter.value).nano)
                     for name, counter in consumption.counters.items()
                 ),
-                groups=frozenset(consumption.compatibility_groups),
+                groups=frozenset(consumption.compatibility_groups) or UNGROUPED,
             )
             for consumption in device.consumes_counters
         ),

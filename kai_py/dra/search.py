@@ -174,17 +174,26 @@ class Search:
             self._failed.add(frame.key)
         # Not before the first dead end: most searches have none, and this takes time.
         if self._symmetry is None and self._stack:
-            self._symmetry = Symmetry(self.search_state)
-            if self._may_raise():
+            ordered = self._devices_that_may_raise()
+            self._symmetry = Symmetry(self.search_state, ordered)
+            if ordered:
                 return False
             return provably_infeasible(self.search_state, self._requests, self.all_mode_devices)
         return False
 
-    def _may_raise(self) -> bool:
-        """Whether devices of an All request may break a constraint, which is an error."""
+    def _devices_that_may_raise(self) -> frozenset[int]:
+        """Devices of an All request that may break a constraint: an error unless one is in use.
+
+        They are tried in order, so it matters which of two equal ones is in use.
+        """
         eligibility = self.search_state.eligibility
-        return eligibility.strategy is AllocationStrategy.FIRST_FIT and any(
-            option.is_all_mode and option.constraints for option in eligibility.claims.options
+        if eligibility.strategy is not AllocationStrategy.FIRST_FIT:
+            return frozenset()
+        return frozenset(
+            device
+            for option in eligibility.claims.options
+            if option.is_all_mode and option.constraints
+            for device in self.all_mode_devices[option.position]
         )
 
     def _next_option(self, frame: _Frame) -> bool | None:

@@ -172,14 +172,12 @@ class SearchState:
 
     def _partition_rejection(self, device: int) -> DeviceRejection | None:
         row = self.eligibility.view.rows[device]
-        if not row.consumes:
+        if not row.consumes or self._is_charged(device):
             return None
         draw = self.layout.draws[device]
         pool = self.eligibility.view.pool_of_row[device]
         if self.layout.has_groups and groups_with_device(pool, row.consumes, self.groups) is None:
             return DeviceRejection(DeviceCheck.GROUPS)
-        if self._is_charged(device):
-            return None
         if pool in self.usage.overdrawn or any(
             self.counters_left[number] < amount for number, amount in draw
         ):

@@ -78,6 +78,8 @@ class Symmetry:
     """The components of a search's devices; reads the search state as it changes."""
 
     search_state: SearchState
+    distinguished: frozenset[int] = frozenset()
+    """Devices that are interchangeable with no other."""
     _components: list[_Component] = field(init=False)
     _component_of: list[int] = field(init=False)
     _kinds: list[int] = field(init=False)
@@ -272,6 +274,7 @@ class Symmetry:
             capacities,
             search_state.usage.devices[device],
             overdrawn,
+            device if device in self.distinguished else None,
         )
 
     def _eligibility_key(self, component: _Component, option: Option, device: int) -> Hashable:

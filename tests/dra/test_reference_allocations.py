@@ -18,9 +18,9 @@ OPAQUE = {"opaque": {"driver": "d", "parameters": {"kind": "K"}}}
 WITHOUT_LISTS = Features.only("device_binding_and_status", "prioritized_list")
 
 
-def piece(*devices, pool="p", count=1):
+def piece(*devices, pool="p", count=1, **fields):
     spec = {"pool": {"name": pool, "generation": 1, "resourceSliceCount": count}}
-    spec |= {"driver": "d", "nodeName": "n", "devices": list(devices)}
+    spec |= {"driver": "d", "devices": list(devices)} | (fields or {"nodeName": "n"})
     return {"metadata": {"name": f"slice-{pool}"}, "spec": spec}
 
 
@@ -42,8 +42,10 @@ def one_of(name, *alternatives):
     return {"name": name, "firstAvailable": options}
 
 
-def answer(slices, *requests, features=ALL_FEATURES, class_spec=None, held=None, **devices):
-    """``held``: by name of a device, what is consumed of its capacity ``m``."""
+def answer(
+    slices, *requests, features=ALL_FEATURES, class_spec=None, held=None, node=NODE, **devices
+):
+    """``held``: by name of a device, what is consumed of its capacity ``m``; 0 of it as a whole."""
     claim = {"metadata": {"name": "claim", "namespace": "ns"}}
     claim["spec"] = {"devices": {"requests": list(requests), **devices}}
     inventory = Inventory.of(
@@ -56,8 +58,9 @@ def answer(slices, *requests, features=ALL_FEATURES, class_spec=None, held=None,
     state = DeviceState(inventory.device)
     for name, amount in (held or {}).items():
         shared = DeviceAllocation(0, 1, (("m", amount * 10**9),))
-        set_device_allocation(state, DeviceID("d", "p", name), shared)
-    return allocate(claims, NODE, inventory, state, classes)
+        allocation = shared if amount else DeviceAllocation(1)
+        set_device_allocation(state, DeviceID("d", "p", name), allocation)
+    return allocate(claims, node, inventory, state, classes)
 
 
 def devices_of(outcome):
@@ -150,6 +153,18 @@ def test_an_all_request_against_a_constraint_is_an_error_after_a_dead_end_too():
     assert str(outcome).startswith("claim ns/claim, request t: cannot add device d/p/x because")
 
 
+def test_an_all_request_against_a_constraint_is_an_error_once_its_first_device_is_free():
+    """With x in use there is no result, however many equal devices are tried in place of y."""
+    outcome = answer(
+        [piece(device("x"), device("y"), device("z"))],
+        exactly("r", 2),
+        exactly("s", allocationMode="All"),
+        constraints=[{"matchAttribute": "d/a", "requests": ["s"]}],
+    )
+    assert isinstance(outcome, AllocationError)
+    assert "request s: cannot add device d/p/x because" in str(outcome)
+
+
 def test_an_all_request_against_a_constraint_is_an_error_without_capacity_too():
     full = device("x", allowMultipleAllocations=True, capacity={"m": {"value": "4"}})
     every = exactly("r", allocationMode="All")
@@ -217,3 +232,60 @@ def test_an_unusable_pool_stays_in_order_whatever_its_binding_conditions():
     slices = [piece(bound, bound), piece(device("y"), pool="q", count=2)]
     outcome = answer(slices, exactly("r", allocationMode="All"))
     assert "d/p is currently invalid" in str(outcome)
+
+
+def grouped_device(name, *groups, **fields):
+    draw = {"counterSet": "s", "counters": {}, "compatibilityGroups": list(groups)}
+    return device(name, consumesCounters=[draw], **fields)
+
+
+SHARED = {"allowMultipleAllocations": True, "capacity": {"m": {"value": "4"}}}
+
+
+@pytest.mark.parametrize(
+    ("candidate", "held", "allocated"),
+    [
+        (grouped_device("z"), {"x": 0, "y": 0}, False),
+        (grouped_device("z", "g"), {"x": 0, "y": 0}, False),
+        (grouped_device("z"), {"x": 0}, False),
+        (grouped_device("z"), {"y": 0}, True),
+        # Its counters and groups count already.
+        (grouped_device("z", "h", **SHARED), {"y": 0, "z": 1}, True),
+        (grouped_device("z", "h", **SHARED), {"y": 0}, False),
+    ],
+)
+def test_no_device_joins_those_that_should_not_be_together(candidate, held, allocated):
+    """Another scheduler, or a changed slice, may have brought x and y together.
+
+    Kubernetes then asks the first of them alone, x, which has something in common with g.
+    """
+    counters = piece(pool="p", count=2, nodeName="n", sharedCounters=[{"name": "s"}])
+    del counters["spec"]["devices"]
+    devices = piece(grouped_device("x", "g"), grouped_device("y"), candidate, count=2)
+    request = {"capacity": {"requests": {"m": "1"}}} if "capacity" in candidate else {}
+    outcome = answer([counters, devices], exactly("r", **request), held=held)
+    assert devices_of(outcome) == ["z"] if allocated else outcome == Infeasible()
+
+
+def test_a_node_selector_names_each_requirement_once():
+    def zones(*values):
+        requirement = {"key": "zone", "operator": "In", "values": list(values)}
+        return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+    slices = [
+        piece(device("x"), pool="p", **zones("a", "b")),
+        piece(device("y"), pool="q", **zones("b", "a")),
+    ]
+    node = Node(metadata=ObjectMeta(name="n", labels={"zone": "a"}))
+    outcome = answer(slices, exactly("r", 2), node=node)
+    (term,) = outcome.allocations[0].node_selector.node_selector_terms
+    assert [each.values for each in term.match_expressions] == [("a", "b")]
+
+
+def test_a_fraction_is_consumed_exactly():
+    policy = {"default": "500m", "validRange": {"min": "500m", "step": "1Ki"}}
+    capacity = {"m": {"value": "2Ki", "requestPolicy": policy}}
+    slices = [piece(device("x", allowMultipleAllocations=True, capacity=capacity))]
+    outcome = answer(slices, exactly("r", capacity={"requests": {"m": "4"}}))
+    (result,) = outcome.allocations[0].devices.results
+    assert result.consumed_capacity == {"m": "1024500m"}

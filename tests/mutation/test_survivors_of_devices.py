@@ -30,7 +30,7 @@ from kai_py.dra.expressions import CompiledExpressions
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError, PoolID
 from kai_py.dra.inventory import Inventory
-from kai_py.dra.rows import Consumption, node_selector_matches
+from kai_py.dra.rows import UNGROUPED, Consumption, node_selector_matches
 from kai_py.dra.selectors.device import AttributeList
 from kai_py.dra.selectors.selector import attribute_value
 from kai_py.dra.spending import SelectorAllowance, SelectorsTooExpensiveError
@@ -240,14 +240,14 @@ def test_an_alternative_that_no_claim_has_capacity_for_leaves_the_others():
 
 def test_devices_of_one_counter_set_need_a_group_in_common_or_none_at_all():
     def joins(groups, common=None):
-        draws = Consumption("card", (), frozenset(groups))
-        before = {} if common is None else {(0, "card"): frozenset(common)}
+        draws = Consumption("card", (), frozenset(groups) or UNGROUPED)
+        before = {} if common is None else {(0, "card"): frozenset(common) or UNGROUPED}
         found = groups_with_device(0, [draws], before)
         return None if found is None else sorted(found[0, "card"])
 
     assert joins("ab") == ["a", "b"]
     assert joins("ab", common="bc") == ["b"]
-    assert joins("", common="") == []
+    assert joins("", common="") == [""]
     for groups, common in (("a", "b"), ("a", ""), ("", "a")):
         assert joins(groups, common) is None
 
