@@ -33,7 +33,7 @@ demo: setup
 
 # Built here, where its progress is seen; once per machine and version.
 controlplane: setup
-	$(BIN)/python -m tests.cluster.controlplane.filters
+	$(BIN)/python -m tests.cluster.controlplane.oracles
 	$(BIN)/python -m tests.cluster.controlplane
 
 # Fails, with what is missing, where tests would be skipped for want of a program.

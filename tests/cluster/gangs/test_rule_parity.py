@@ -16,7 +16,7 @@ from kai_py.api.records.node import Node
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.pod_rules import PodRuleCounts
 from kai_py.policy.fit import replicas_that_fit, static_fit
-from tests.cluster.controlplane.filters import filter_program
+from tests.cluster.controlplane.oracles import filter_program
 from tests.support.records import from_json
 from tests.support.scenario import QUEUE, cluster, queue
 
