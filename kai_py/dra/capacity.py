@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from kai_py.api.quantity import NANO, Quantity, QuantityFormat, parse_quantity
+from kai_py.api.records.record import QuantityText
 from kai_py.api.records.resource import CapacityRequestPolicy, DeviceCapacity
 from kai_py.dra.identity import AllocationError
 
@@ -36,7 +37,6 @@ class ValidRange(Struct, frozen=True):
     min: int
     max: int | None
     step: int | None
-    step_format: QuantityFormat
 
 
 class ParsedCapacity(Struct, frozen=True):
@@ -92,23 +92,38 @@ def consumed_capacity(
     return tuple(zip(names, amounts, strict=True))
 
 
-def format_amount(capacity: ParsedCapacity, amount: int) -> str:
-    """Format an amount in the suffix family of the policy's step, else of the capacity."""
-    rounded = capacity.range is not None and capacity.range.step is not None
-    family = capacity.range.step_format if rounded and capacity.range else capacity.format
-    return str(Quantity(amount, family))
+def format_amount(published: DeviceCapacity, requested: QuantityText | None, amount: int) -> str:
+    """Format a consumed amount in the suffix family of what it was taken from.
+
+    That is what was requested, or the default, the value or the part of the policy that replaced
+    it.
+    """
+    source = _source(published, requested, amount)
+    return str(Quantity(amount, parse_quantity(source).format))
+
+
+def _source(published: DeviceCapacity, requested: QuantityText | None, amount: int) -> QuantityText:
+    policy = published.request_policy or CapacityRequestPolicy()
+    if requested is None:
+        return published.value if policy.default is None else policy.default
+    valid = policy.valid_range
+    if valid is not None and valid.min is not None:
+        if parse_quantity(requested) < parse_quantity(valid.min):
+            return valid.min
+        return requested if valid.step is None else valid.step
+    matching = (each for each in policy.valid_values if parse_quantity(each).nano == amount)
+    return next(matching, requested)
 
 
 def _parse_range(policy: CapacityRequestPolicy) -> ValidRange | None:
     if policy.valid_range is None or policy.valid_range.min is None:
         return None
     valid = policy.valid_range
-    step = None if valid.step is None else parse_quantity(valid.step)
+    step = 0 if valid.step is None else parse_quantity(valid.step).nano
     return ValidRange(
         min=parse_quantity(valid.min or 0).nano,
         max=None if valid.max is None else parse_quantity(valid.max).nano,
-        step=None if step is None or step.nano <= 0 else step.nano,
-        step_format=step.format if step else QuantityFormat.BINARY_SI,
+        step=step if step > 0 else None,
     )
 
 

@@ -16,6 +16,7 @@ from kai_py.api.records.resource import (
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
+    ExactDeviceRequest,
     ResourceClaim,
 )
 from kai_py.dra.capacity import format_amount
@@ -26,6 +27,7 @@ from kai_py.dra.inventory import NodeDevices
 from kai_py.dra.parsed_claims import Option, ParsedClaim
 from kai_py.dra.rows import DeviceRow
 from kai_py.dra.search_state import DevicePick
+from kai_py.snapshot.accounting import DeviceRequestSpec
 
 SHARE_IDS = uuid.UUID("6e1b1a4e-3d2f-5c58-9d36-0b7a4c1f2e90")
 """UUID namespace of share ids, which are derived from claim, request and device."""
@@ -79,6 +81,7 @@ def _result(
 ) -> DeviceRequestAllocationResult:
     shared = features.consumable_capacity and row.shareable
     binding = features.device_binding_and_status
+    requests = _request_spec(claim, option).capacity.requests if pick.consumed else {}
     return DeviceRequestAllocationResult(
         request=option.name,
         driver=row.id.driver,
@@ -90,11 +93,18 @@ def _result(
         binding_failure_conditions=row.device.binding_failure_conditions if binding else (),
         share_id=_share_id(claim, option, row) if shared else "",
         consumed_capacity={
-            capacity.name: format_amount(capacity, amount)
-            for capacity, (_, amount) in zip(row.capacities, pick.consumed, strict=False)
+            name: format_amount(row.device.capacity[name], requests.get(name), amount)
+            for name, amount in pick.consumed
         },
         skip_node_operations=row.skip_node_operations,
     )
+
+
+def _request_spec(claim: ResourceClaim, option: Option) -> DeviceRequestSpec:
+    """The request of ``option``, or the alternative that it is."""
+    request = claim.spec.devices.requests[option.request]
+    alternatives = {f"{request.name}/{each.name}": each for each in request.first_available}
+    return alternatives.get(option.name) or request.exactly or ExactDeviceRequest()
 
 
 def _share_id(claim: ResourceClaim, option: Option, row: DeviceRow) -> str:

@@ -14,13 +14,17 @@ from kai_py.dra.capacity import consumed_capacity, format_amount, parse_capacity
 from kai_py.dra.identity import AllocationError
 
 
-def capacity(value, *, default=None, valid=(), least=None, most=None, step=None):
+def capacity(value, **policy):
     """A capacity as a driver publishes it, parsed."""
+    return parse_capacity("memory", published_capacity(value, **policy))
+
+
+def published_capacity(value, *, default=None, valid=(), least=None, most=None, step=None):
     bounds = None
     if least is not None or most is not None or step is not None:
         bounds = CapacityRequestPolicyRange(min=least, max=most, step=step)
     policy = CapacityRequestPolicy(default=default, valid_values=tuple(valid), valid_range=bounds)
-    return parse_capacity("memory", DeviceCapacity(value=value, request_policy=policy))
+    return DeviceCapacity(value=value, request_policy=policy)
 
 
 def taken(found, requested=None, *, fractional=True):
@@ -175,14 +179,20 @@ def test_a_range_is_read_as_it_is_written(fields, bounds):
 
 
 @pytest.mark.parametrize(
-    ("value", "fields", "text"),
+    ("requested", "fields", "text"),
     [
-        ("8Gi", {}, "2Gi"),
-        ("8589934592", {}, "2147483648"),
-        ("8Gi", {"least": "1G", "step": "1G"}, "2147483648"),
-        ("8G", {"least": "1Gi", "step": "1Gi"}, "2Gi"),
-        ("8Gi", {"least": "1"}, "2Gi"),
+        (None, {}, "1953125Ki"),
+        (None, {"default": "2G"}, "2G"),
+        ("2G", {}, "2G"),
+        ("2G", {"default": "1Gi"}, "2G"),
+        ("2G", {"default": "1Gi", "least": "1Gi"}, "2G"),
+        ("1G", {"least": "1953125Ki", "step": "1G"}, "1953125Ki"),
+        ("1900M", {"least": "0", "step": "1953125Ki"}, "1953125Ki"),
+        ("1900Mi", {"least": "0", "step": "1G"}, "2G"),
+        ("1900M", {"valid": ["1Gi", "1953125Ki"]}, "1953125Ki"),
+        ("2e9", {"valid": ["1Gi"]}, "2e9"),
     ],
 )
-def test_amounts_are_written_as_the_step_is_or_the_capacity(value, fields, text):
-    assert format_amount(capacity(value, **fields), 2 * 2**30 * NANO) == text
+def test_amounts_are_written_like_what_they_are_taken_from(requested, fields, text):
+    published = published_capacity("1953125Ki", **fields)
+    assert format_amount(published, requested, 2 * 10**9 * NANO) == text

@@ -289,3 +289,13 @@ def test_a_fraction_is_consumed_exactly():
     outcome = answer(slices, exactly("r", capacity={"requests": {"m": "4"}}))
     (result,) = outcome.allocations[0].devices.results
     assert result.consumed_capacity == {"m": "1024500m"}
+
+
+def test_a_consumed_amount_is_written_as_it_was_requested():
+    slices = [
+        piece(device("x", allowMultipleAllocations=True, capacity={"m": {"value": "8Gi"}})),
+    ]
+    wanted = exactly("s", capacity={"requests": {"m": "2G"}})
+    for request in (exactly("r", capacity={"requests": {"m": "2G"}}), one_of("r", wanted)):
+        (result,) = answer(slices, request).allocations[0].devices.results
+        assert result.consumed_capacity == {"m": "2G"}
