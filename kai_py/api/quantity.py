@@ -63,10 +63,7 @@ class Quantity:
 
     def as_float(self) -> float:
         """The nearest float, infinite where it exceeds the range of floats."""
-        try:
-            return self.nano / NANO
-        except OverflowError:
-            return math.inf if self.nano > 0 else -math.inf
+        return ratio(self.nano, NANO)
 
     def is_integer(self) -> bool:
         """Whether the amount is a whole number of units."""
@@ -105,6 +102,14 @@ class Quantity:
         return _canonical_decimal(
             self.nano, exponent_form=self.format is QuantityFormat.DECIMAL_EXPONENT
         )
+
+
+def ratio(amount: int, total: int) -> float:
+    """``amount`` in terms of ``total``, above 0; infinite where it exceeds the range of floats."""
+    try:
+        return amount / total
+    except OverflowError:
+        return math.inf if amount > 0 else -math.inf
 
 
 @lru_cache(maxsize=8192, typed=True)

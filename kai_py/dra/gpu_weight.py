@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from kai_py.api.quantity import QuantityError, parse_quantity
+from kai_py.api.quantity import QuantityError, parse_quantity, ratio
 from kai_py.api.records.resource import DeviceRequestAllocationResult
 from kai_py.dra.capacity import ConsumedCapacity, consumed_capacity
 from kai_py.dra.identity import AllocationError, PoolID
@@ -95,7 +95,7 @@ def requested_share(row: DeviceRow, requested: Mapping[str, int]) -> float:
 
 def _largest_part(row: DeviceRow, consumed: ConsumedCapacity) -> float:
     values = {capacity.name: capacity.value for capacity in row.capacities}
-    parts = [amount / values[name] for name, amount in consumed if values.get(name, 0) > 0]
+    parts = [ratio(amount, values[name]) for name, amount in consumed if values.get(name, 0) > 0]
     return min(max(parts, default=0.0), 1.0) or 1.0
 
 
@@ -144,7 +144,7 @@ def _part_of_set(draw: Consumption, totals: Mapping[CounterID, int]) -> float:
         key = _NUMBER.sub("", name)
         drawn[key] = drawn.get(key, 0) + max(amount, 0)
     parts = [
-        amount / total
+        ratio(amount, total)
         for name, amount in drawn.items()
         if (total := totals.get((draw.counter_set, name), 0)) > 0
     ]
@@ -165,7 +165,9 @@ def _part_of_siblings(row: DeviceRow, siblings: Sequence[DeviceRow]) -> float:
     for each in siblings:
         for capacity in each.capacities:
             totals[capacity.name] = totals.get(capacity.name, 0) + max(capacity.value, 0)
-    parts = [each.value / totals[each.name] for each in row.capacities if totals[each.name] > 0]
+    parts = [
+        ratio(each.value, totals[each.name]) for each in row.capacities if totals[each.name] > 0
+    ]
     return max(parts, default=0.0) or 1.0 / len(siblings)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from kai_py.api.quantity import ratio
 from kai_py.dra.counters import CounterDraw, CounterLayout
 from kai_py.dra.symmetry import connected_components
 
@@ -91,7 +92,10 @@ class PlacementLoss:
         )
         values = tuple(layout.values[number] for number in counters)
         sizes = tuple(
-            max((amount / values[index] for index, amount in draw if values[index]), default=0.0)
+            max(
+                (ratio(amount, values[index]) for index, amount in draw if values[index] > 0),
+                default=0.0,
+            )
             for draw in draws
         )
         signature = signatures.setdefault((draws, values), len(signatures))

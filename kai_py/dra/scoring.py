@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from kai_py.api.quantity import ratio
 from kai_py.api.records.node import HARD_EFFECTS
 from kai_py.api.records.resource import DeviceAttribute
 from kai_py.dra.constraints import find_attribute
@@ -227,7 +228,7 @@ def _capacity_left(search_state: SearchState, option: Option, device: int) -> fl
     now = search_state.consumed.get(device, {})
     return min(
         (
-            1 - (before.get(c.name, 0) + now.get(c.name, 0) + amounts.get(c.name, 0)) / c.value
+            1 - ratio(sum(part.get(c.name, 0) for part in (before, now, amounts)), c.value)
             for c in search_state.eligibility.view.rows[device].capacities
             if c.value > 0
         ),

@@ -3,10 +3,16 @@
 import pytest
 from hypothesis import given, settings
 
+from kai_py.api.quantity import NANO
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
 from kai_py.dra.allocator import Allocation, Infeasible, allocate
+from kai_py.dra.device_state import DeviceAllocation, DeviceState
+from kai_py.dra.identity import DeviceID
+from kai_py.dra.inventory import Inventory
+from tests.support.allocated_devices import set_device_allocation
 from tests.support.examples import examples
+from tests.support.scenario import claim_of, partitions
 
 from .crowds import CLASSES, as_objects, crowds
 from .feasible import assignments, is_valid
@@ -41,3 +47,28 @@ def chosen(question, answer):
 def option_of(claim, name):
     [option] = [o for request in claim["requests"] for o in request if o["name"] == name]
     return option
+
+
+@pytest.mark.parametrize(("sign", "chosen_share"), [(1, "z"), (-1, "y")])
+def test_amounts_that_no_float_holds_leave_the_other_devices(sign, chosen_share):
+    amount = sign * 10**400
+    shared = {"allowMultipleAllocations": True, "capacity": {"m": {"value": "4"}}}
+    draws = [{"counterSet": "s", "counters": {"c": {"value": str(amount)}}}]
+    slices = partitions(
+        "n",
+        [
+            {"name": "x", "consumesCounters": draws},
+            {"name": "y", **shared},
+            {"name": "z", **shared},
+        ],
+        {"s": {"c": 1}},
+        driver="d",
+    )
+    inventory = Inventory.of(slices)
+    state = DeviceState(inventory.device)
+    used = DeviceAllocation(0, 1, (("m", amount * NANO),))
+    set_device_allocation(state, DeviceID("d", "n", "y"), used)
+    request = {"deviceClassName": "any", "capacity": {"requests": {"m": "1"}}}
+    claims = [claim_of("c", {"name": "r", "exactly": request})]
+    answer = allocate(claims, NODE, inventory, state, CLASSES)
+    assert [each.device for each in answer.allocations[0].devices.results] == [chosen_share]
