@@ -45,7 +45,7 @@ ALLOCATION: Document = {
 
 
 def slices() -> list[Document]:
-    """A class and a slice with every field."""
+    """A class and a slice of GPUs with every field."""
     return [
         document(
             "resource.k8s.io/v1",
@@ -61,7 +61,7 @@ def slices() -> list[Document]:
             "ResourceSlice",
             "fuzzed",
             spec={
-                "driver": "fuzz.example.com",
+                "driver": GPU,
                 "nodeName": "n0",
                 "pool": {"name": "fuzz", "generation": 1, "resourceSliceCount": 1},
                 "sharedCounters": [{"name": "set", "counters": {"memory": {"value": "80Gi"}}}],
