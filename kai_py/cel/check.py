@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from kai_py.cel.functions import Overload
-from kai_py.cel.library import find, strings, times
-from kai_py.cel.library.textformat import format_faults
+from kai_py.cel.library import find
+from kai_py.cel.literal_checks import literal_faults
 from kai_py.cel.syntax import (
     Bind,
     Call,
@@ -31,7 +31,6 @@ from kai_py.cel.syntax import (
     Select,
 )
 from kai_py.cel.types import (
-    ANY,
     BOOL,
     BYTES,
     DOUBLE,
@@ -49,14 +48,17 @@ from kai_py.cel.types import (
     list_of,
     map_of,
     optional_of,
+    type_of,
 )
-from kai_py.cel.values import KINDS, CELRuntimeError
+from kai_py.cel.values import KINDS
 
 TYPE_NAMES = {
     "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES,
-    "null_type": NULL, "list": list_of(DYN), "map": map_of(DYN, DYN), "dyn": DYN,
-    "duration": DURATION, "timestamp": TIMESTAMP, "optional_type": optional_of(DYN),
+    "null_type": NULL, "list": list_of(DYN), "map": map_of(DYN, DYN), "type": Type("type"),
+    "optional_type": optional_of(DYN), DURATION.name: DURATION, TIMESTAMP.name: TIMESTAMP,
+    "net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR"),
 }  # fmt: skip
+"""The types that expressions can name, such as ``int`` in ``type(x) == int``."""
 
 
 class Environment(Struct, frozen=True, eq=False):
@@ -105,7 +107,7 @@ def check(root: Node, environment: Environment) -> Checked:
     raise_all(checker.errors)
     types = {key: checker.bindings.resolve(found, free=DYN) for key, found in checker.types.items()}
     checked = Checked(root, environment, types, checker.overloads)
-    raise_all((*checker.mixed_literals, *format_faults(root, checked.type_of)))
+    raise_all(literal_faults(root, checked.type_of))
     return checked
 
 
@@ -118,18 +120,13 @@ def raise_all(errors: Sequence[ExpressionError]) -> None:
 
 
 class _Checker:
-    """``mixed_literals``: reported only where nothing else is wrong, as cel-go validates."""
-
     def __init__(self, environment: Environment) -> None:
         self.errors: list[ExpressionError] = []
-        self.mixed_literals: list[ExpressionError] = []
         self.bindings = Bindings()
         self.types: dict[int, Type] = {}
         self.overloads: dict[int, tuple[Overload, ...]] = {}
         self._environment = environment
         self._scope: Mapping[str, Type] = environment.variables
-        # Arguments of ``format`` may be lists of different types.
-        self._mixed = False
         self._visitors: dict[type, Callable[[Any], Type]] = {
             Literal: self._literal,
             Ident: self._ident,
@@ -172,7 +169,7 @@ class _Checker:
         if name in self._scope:
             return self._scope[name]
         if name in TYPE_NAMES:
-            return Type("type")
+            return type_of(TYPE_NAMES[name])
         raise ExpressionError(f"undeclared reference to '{name}' (in container '')", node.start)
 
     def _select(self, node: Select) -> Type:
@@ -206,9 +203,7 @@ class _Checker:
 
     def _call(self, node: Call) -> Type:
         nodes = node.args if node.target is None else (node.target, *node.args)
-        mixed, self._mixed = self._mixed, self._mixed or node.function == "format"
         given = tuple(self.visit(argument) for argument in nodes)
-        self._mixed = mixed
         method = node.target is not None
         function = find(node.function, method=method)
         if function is None or not self._environment.declares(node.function, method=method):
@@ -230,26 +225,21 @@ class _Checker:
             given = tuple(self.bindings.resolve(each, free=DYN) for each in given)
             raise _no_match(node.function, given, node.start, method=method)
         self.overloads[id(node)] = tuple(fitting)
-        _check_literal(node)
         return result
 
     def _list(self, node: ListLiteral) -> Type:
-        common: Type | None = None
-        for number, element in enumerate(node.elements):
-            common = self._join(
-                common, self._element(element, optional=number in node.optional), element
-            )
-        return list_of(common or self.bindings.fresh())
+        found = [
+            self._element(element, optional=number in node.optional)
+            for number, element in enumerate(node.elements)
+        ]
+        return list_of(self._common(found))
 
     def _map(self, node: MapLiteral) -> Type:
-        keys: Type | None = None
-        values: Type | None = None
+        keys, values = [], []
         for number, (key, value) in enumerate(node.entries):
-            keys = self._join(keys, self.visit(key), key)
-            values = self._join(
-                values, self._element(value, optional=number in node.optional), value
-            )
-        return map_of(keys or self.bindings.fresh(), values or self.bindings.fresh())
+            keys.append(self.visit(key))
+            values.append(self._element(value, optional=number in node.optional))
+        return map_of(self._common(keys), self._common(values))
 
     def _element(self, node: Node, *, optional: bool) -> Type:
         found = self.visit(node)
@@ -257,27 +247,22 @@ class _Checker:
             return found
         inner = self.bindings.fresh()
         if not self.bindings.is_assignable(optional_of(inner), found):
-            message = f"expected type 'optional_type(dyn)' but found '{describe(found)}'"
+            wanted = describe(optional_of(found))
+            message = f"expected type '{wanted}' but found '{describe(found)}'"
             raise ExpressionError(message, node.start)
         return self.bindings.resolve(inner)
 
-    def _join(self, common: Type | None, found: Type, node: Node) -> Type:
-        """The type of elements of a literal, which must all have the same one.
-
-        ``dyn`` and ``Any`` are types of their own here: ``[dyn(1), 1]`` is refused.
-        """
-        if common is None:
-            return found
-        if ERROR in (common, found):
-            return found
-        fits = self.bindings.is_assignable(common, found)
-        known, other = (self.bindings.resolve(each, free=DYN) for each in (common, found))
-        if known == other:
-            return common
-        if not self._mixed:
-            message = f"expected type '{describe(known)}' but found '{describe(other)}'"
-            self.mixed_literals.append(ExpressionError(message, node.start))
-        return ANY if fits and ANY in (known, other) else DYN
+    def _common(self, found: Sequence[Type]) -> Type:
+        """The type that all elements of a literal are assignable to."""
+        common: Type | None = None
+        for each in found:
+            if common is None:
+                common = each
+            elif self.bindings.is_assignable(common, each):
+                common = self.bindings.most_general(common, each)
+            else:
+                common = DYN
+        return common or self.bindings.fresh()
 
     def _comprehension(self, node: Comprehension) -> Type:
         over = self.bindings.resolve(self.visit(node.over))
@@ -312,25 +297,6 @@ class _Checker:
             wanted = self.bindings.resolve(wanted)
             message = f"expected type '{describe(wanted)}' but found '{describe(found)}'"
             self.errors.append(ExpressionError(message, node.start))
-
-
-_LITERAL_CHECKS: dict[str, Callable[[str], object]] = {
-    "matches": strings.compile_pattern,
-    "timestamp": times.parse_timestamp,
-    "duration": times.parse_duration,
-}
-
-
-def _check_literal(node: Call) -> None:
-    """Reject a literal argument that can only fail: a pattern, a timestamp or a duration."""
-    check = _LITERAL_CHECKS.get(node.function)
-    argument = node.args[-1] if node.args else None
-    if check is None or not isinstance(argument, Literal) or not isinstance(argument.value, str):
-        return
-    try:
-        check(argument.value)
-    except CELRuntimeError:
-        raise ExpressionError(f"invalid {node.function} argument", argument.start) from None
 
 
 def _no_match(name: str, given: tuple[Type, ...], start: int, *, method: bool) -> ExpressionError:

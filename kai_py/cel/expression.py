@@ -43,9 +43,9 @@ from kai_py.cel.types import Type
 from kai_py.cel.values import CELRuntimeError, TypeName, Value
 
 CONVERSIONS = frozenset(
-    {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
-"""Functions between CEL's own types."""
+"""Functions that are applied to constants once, ahead of evaluation, as cel-go's optimizer does."""
 PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
 _LAZY: dict[str, Callable[..., Closure]] = {
     "_?_:_": closures.conditional,
@@ -133,27 +133,9 @@ def compile_expression(
         return CompileError(text, fault)
     try:
         _compile_patterns(checked.root)
-        _convert_constants(checked)
+        return Expression(text, checked, build(checked))
     except CELRuntimeError as failure:
         return CompileError(text, f"program instantiation failed: {failure.reason}")
-    return Expression(text, checked, build(checked))
-
-
-def _convert_constants(checked: Checked) -> None:
-    """Convert literals ahead of evaluation, as cel-go's optimizer does.
-
-    :raises CELRuntimeError: one has no such value.
-    """
-    for node in walk(checked.root):
-        if isinstance(node, Call) and _is_constant(node):
-            build(checked, node).run({})
-
-
-def _is_constant(node: Node) -> bool:
-    """Whether a node is a literal, or the conversion of one."""
-    while isinstance(node, Call) and node.function in CONVERSIONS and len(node.args) == 1:
-        node = node.args[0]
-    return isinstance(node, Literal)
 
 
 def _compile_patterns(root: Node) -> None:
@@ -169,7 +151,10 @@ def _compile_patterns(root: Node) -> None:
 
 
 def build(checked: Checked, root: Node | None = None) -> Program:
-    """Compile a checked expression, or a part of it that uses no variable from outside."""
+    """Compile a checked expression, or a part of it that uses no variable from outside.
+
+    :raises CELRuntimeError: a constant cannot be converted.
+    """
     scope = _Scope({}, [0], checked)
     closure = _compile(root or checked.root, scope)
     return Program(closure, scope.count[0])
@@ -198,7 +183,8 @@ def _compile(node: Node, scope: _Scope) -> Closure:
     path = variable_path(node)
     if path and path[0] not in scope.readers and path[0] in scope.checked.environment.variables:
         return closures.read_path(path[0], path[1:])
-    return _COMPILERS[type(node)](node, scope)
+    closure = _COMPILERS[type(node)](node, scope)
+    return closures.constant(closure(Frame({}, 0))) if _is_constant(node) else closure
 
 
 def _literal(node: Literal, _scope: _Scope) -> Closure:
@@ -243,9 +229,16 @@ def _call(node: Call, scope: _Scope) -> Closure:
     assert function is not None
     registered = f".{name}" if method else name
     cost = CALL_COSTS.get(registered)
-    if name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
+    if name == "@in" and isinstance(node.args[1], ListLiteral) and _is_constant(node.args[1]):
+        cost = _free
+    elif name in BY_OVERLOAD and len(scope.checked.overloads.get(id(node), ())) > 1:
         cost = None
     return closures.call(name, function, arguments, cost, NESTED_WORK.get(registered))
+
+
+def _free(_: values.Value) -> int:
+    """The cost of looking a value up in a constant list, which cel-go makes a set of."""
+    return 0
 
 
 def _is_append(node: Call) -> bool:
@@ -260,18 +253,24 @@ def _append(node: Call, scope: _Scope, grown_list: int) -> Closure:
     added = node.args[1]
     assert isinstance(added, ListLiteral)
     element = _compile(added.elements[0], scope)
-    return closures.append(grown_list, element, is_constant=_is_constant_node(added))
+    return closures.append(grown_list, element, is_constant=_is_constant(added))
 
 
 def _list(node: ListLiteral, scope: _Scope) -> Closure:
     elements = [_compile(element, scope) for element in node.elements]
-    make = closures.make_list(elements, node.optional)
-    return closures.constant(make(Frame({}, 0))) if _is_constant_node(node) else make
+    return closures.make_list(elements, node.optional)
 
 
-def _is_constant_node(node: Node) -> bool:
-    if isinstance(node, ListLiteral):
-        return not node.optional and all(map(_is_constant_node, node.elements))
+def _is_constant(node: Node) -> bool:
+    """Whether a node is a literal, or a list, a map or the conversion of such nodes."""
+    match node:
+        case ListLiteral(elements, optional):
+            return not optional and all(map(_is_constant, elements))
+        case MapLiteral(entries, optional):
+            has_keys = all(isinstance(key, Literal) and key.value is not None for key, _ in entries)
+            return has_keys and not optional and all(_is_constant(value) for _, value in entries)
+        case Call(name, None, (argument,)):
+            return name in CONVERSIONS and _is_constant(argument)
     return isinstance(node, Literal)
 
 
@@ -291,12 +290,16 @@ def _loop(node: Comprehension, scope: _Scope) -> Closure:
     names = dict(zip(node.variables, map(closures.read_element, variables), strict=True))
     names[node.accumulator] = closures.read_slot(accumulator)
     makes_list = node.accumulator == RESULT and isinstance(node.initial, ListLiteral)
+    makes_map = node.accumulator == RESULT and isinstance(node.initial, MapLiteral)
     grown_list = accumulator if makes_list else None
     inside = replace(scope.with_readers(names), grown_list=grown_list)
     result = _compile(node.result, inside)
     return closures.fold(
         _compile(node.over, scope),
-        (lambda _: []) if makes_list else _compile(node.initial, scope),
+        # Filled by the loop, so that it is a new one in each evaluation.
+        (lambda _: [] if makes_list else {})
+        if makes_list or makes_map
+        else _compile(node.initial, scope),
         variables=variables,
         accumulator=accumulator,
         condition=_compile(node.condition, inside),

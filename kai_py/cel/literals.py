@@ -10,7 +10,7 @@ from kai_py.cel.syntax import ExpressionError
 from kai_py.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
+    r"\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
 )
 _SIMPLE = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -51,12 +51,14 @@ def read_string(text: str, start: int) -> str:
 
 
 def read_bytes(text: str, start: int) -> bytes:
-    """Parse a byte string: like a string, but a numeric escape is one byte."""
+    """Parse a byte string: like a string, but a numeric escape is one byte, not a character."""
     body, raw = _strip_quotes(text[1:])
     if raw:
         return body.encode()
     out, position = bytearray(), 0
     for match in _ESCAPE.finditer(body):
+        if match[2] is not None or match[3] is not None:
+            raise ExpressionError("unable to unescape string", start)
         out += body[position : match.start()].encode()
         position = match.end()
         if match[1] is not None or match[4] is not None:
@@ -75,7 +77,7 @@ def _digits(text: str) -> int:
 
 def _strip_quotes(text: str) -> tuple[str, bool]:
     raw = text[0] in "rR"
-    text = text[raw:]
+    text = text[raw:].replace("\r\n", "\n").replace("\r", "\n")
     width = 3 if len(text) >= 6 and text[:3] in ('"""', "'''") else 1
     return text[width:-width], raw
 
@@ -88,5 +90,5 @@ def _character(match: re.Match[str], start: int) -> str:
         return _SIMPLE[simple]
     code = int(octal, 8) if octal else int(two or four or eight, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise ExpressionError("Syntax error: invalid unicode code point", start)
+        raise ExpressionError("invalid unicode code point", start)
     return chr(code)

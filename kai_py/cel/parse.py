@@ -2,9 +2,9 @@
 
 cel-python's LALR grammar does the parsing. Some of its rules are replaced to add what Kubernetes
 enables: optional selection ``a.?b`` and ``a[?b]``, optional elements ``[?a]`` and ``{?k: v}``, and
-trailing commas; and its numbers, by those of cel-go. The parse tree, one node per precedence level,
-is folded here into ``syntax`` nodes; macros are expanded on the way. Nesting is limited, so that no
-expression can exhaust the stack.
+trailing commas; and its numbers and strings, by those of cel-go. The parse tree, one node per
+precedence level, is folded here into ``syntax`` nodes; macros are expanded on the way. Nesting is
+limited, so that no expression can exhaust the stack.
 """
 
 import importlib.util
@@ -33,6 +33,9 @@ from kai_py.cel.syntax import (
 from kai_py.cel.syntax_errors import first_fault
 
 MAX_DEPTH = 100
+DOTTED_TYPES = frozenset(
+    {"google.protobuf.Duration", "google.protobuf.Timestamp", "net.CIDR", "net.IP"}
+)
 MAX_LENGTH = 100_000
 
 _RULES = {
@@ -50,6 +53,11 @@ _RULES = {
     r"SIGN : /-[\t\n\f\r ]*/",
     "UINT_LIT": "SIGN? /0x/ HEXDIGIT+ /[uU]/ | SIGN? DIGIT+ /[uU]/",
     "FLOAT_LIT": 'SIGN? DIGIT* "." DIGIT+ EXPONENT? | SIGN? DIGIT+ EXPONENT',
+    # A backslash hides the quote after it, but in raw strings.
+    "STRING_LIT": r"""/(?:"(?:\\.|[^"\\\n\r])*"|'(?:\\.|[^'\\\n\r])*'"""
+    r"""|[rR](?:"[^"\n\r]*"|'[^'\n\r]*'))/""",
+    "MLSTRING_LIT": r"""/(?:"{3}(?:\\[\s\S]|[^\\])*?"{3}|'{3}(?:\\[\s\S]|[^\\])*?'{3}"""
+    r"""|[rR](?:"{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}))/""",
 }  # fmt: skip
 _PRIORITIES = {"UINT_LIT": ".2", "FLOAT_LIT": ".1"}
 """Priorities of terminals that begin alike."""
@@ -59,6 +67,7 @@ _BINARY = {
     "addition_add": "_+_", "addition_sub": "_-_",
     "multiplication_mul": "_*_", "multiplication_div": "_/_", "multiplication_mod": "_%_",
 }  # fmt: skip
+_NUMBERS = frozenset({"INT_LIT", "UINT_LIT", "FLOAT_LIT"})
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 Tree = lark.Tree[lark.Token]
@@ -100,7 +109,7 @@ def load_grammar() -> None:
 def _parser() -> lark.Lark:
     grammar = _published_grammar().read_text(encoding="utf-8")
     for rule, body in _RULES.items():
-        pattern = re.compile(rf"^{rule}\s*:.*$", re.MULTILINE)
+        pattern = re.compile(rf"^{rule}\s*:.*$(?:\n\s*\|.*$)*", re.MULTILINE)
         text = f"{rule}{_PRIORITIES.get(rule, '')} : {body}"
         grammar, count = pattern.subn(text.replace("\\", r"\\"), grammar, count=1)
         assert count == 1, f"cel-python's grammar has no rule {rule}"
@@ -163,14 +172,67 @@ def _binary(children: Children, depth: int) -> Node:
 
 
 def _unary(children: Children, depth: int) -> Node:
-    operator = _tree(children[0])
+    """``!`` or ``-``, any number of times: two of them are none, whatever they are applied to."""
+    operator, operand = _tree(children[0]), _tree(children[1])
+    start, count = _at(operator.children[0]), 1
+    while operand.data == "unary" and len(operand.children) == 2:
+        again, operand = map(_tree, operand.children)
+        if again.data != operator.data:
+            raise _no_operand(again, operand)
+        count += 1
+    if operator.data == "unary_neg" and _take_sign(operand):
+        count += 1
+    argument = _fold(operand, depth)
     function = "!_" if operator.data == "unary_not" else "-_"
-    return Call(function, None, (_fold(_tree(children[1]), depth),), _at(operator.children[0]))
+    return argument if count % 2 == 0 else Call(function, None, (argument,), start)
+
+
+def _take_sign(tree: Tree) -> bool:
+    """Take the sign from the number that the text of a tree begins with, if there is one."""
+    parent, first = _first_token(tree)
+    if first.type not in _NUMBERS or not first.startswith("-"):
+        return False
+    digits = first[1:].lstrip()
+    parent.children[0] = lark.Token(first.type, digits, _at(first) + len(first) - len(digits))
+    return True
+
+
+def _no_operand(operator: Tree, operand: Tree) -> ExpressionError:
+    """The error for a ``!`` or ``-`` that is the operand of the other."""
+    _, wrong = _first_token(operator)
+    text = f"-{wrong}"
+    if operator.data == "unary_neg":
+        _, wrong = _first_token(operand)
+        text = f"-{wrong}"
+    return ExpressionError(f"Syntax error: no viable alternative at input '{text}'", _at(wrong))
+
+
+def _first_token(tree: Tree) -> tuple[Tree, lark.Token]:
+    """The first token of a tree, and the innermost tree that it begins."""
+    while True:
+        first = next(child for child in tree.children if child is not None)
+        if isinstance(first, lark.Token):
+            return tree, first
+        tree = first
 
 
 def _dot(children: Children, depth: int) -> Node:
     operand, dot, name = children
-    return Select(_fold(_tree(operand), depth), _field(name), _at(dot))
+    selected = Select(_fold(_tree(operand), depth), _field(name), _at(dot))
+    return _type_name(selected) or selected
+
+
+def _type_name(node: Select) -> Ident | None:
+    """The name of a type, which is one identifier in spite of its dots; None for other nodes."""
+    fields = []
+    inner: Node = node
+    while isinstance(inner, Select) and not inner.optional:
+        fields.append(inner.field)
+        inner = inner.operand
+    if not isinstance(inner, Ident):
+        return None
+    name = ".".join((inner.name, *reversed(fields)))
+    return Ident(name, inner.start) if name in DOTTED_TYPES else None
 
 
 def _optional_dot(children: Children, depth: int) -> Node:

@@ -186,6 +186,8 @@ def variable_path(node: Node) -> tuple[str, ...] | None:
                 return None
 
 
+WIDE_DOT, WIDE_MARK = "\uff0e", "\uff3e"
+"""The dot and the mark below characters that are not ASCII."""
 MAX_ERRORS = 100
 """Errors of one expression that are shown, as many as cel-go shows."""
 
@@ -214,4 +216,6 @@ def _render(source: str, failure: ExpressionError) -> str:
     line = source.count("\n", 0, start) + 1
     column = start - (source.rfind("\n", 0, start) + 1)
     text = source.split("\n")[line - 1].replace("\t", " ")
-    return f"ERROR: <input>:{line}:{column + 1}: {failure.message}\n | {text}\n | {'.' * column}^"
+    dots = "".join("." if letter.isascii() else WIDE_DOT for letter in text[:column])
+    mark = "^" if text[column : column + 1].isascii() else WIDE_MARK
+    return f"ERROR: <input>:{line}:{column + 1}: {failure.message}\n | {text}\n | {dots}{mark}"

@@ -66,6 +66,11 @@ def optional_of(value: Type) -> Type:
     return Type("optional_type", (value,))
 
 
+def type_of(value: Type) -> Type:
+    """The type of a type as a value."""
+    return Type("type", (value,))
+
+
 def describe(type_: Type) -> str:
     """The type as the checker's messages show it."""
     name = SHORT_NAMES.get(type_.name, type_.name)
@@ -149,6 +154,8 @@ class Bindings:
             return True
         if NULL in (wanted, given) and not {wanted.name, given.name} & _NEVER_NULL:
             return True
+        if wanted.name == "type":
+            return given.name == "type"
         return (
             wanted.name == given.name
             and len(wanted.params) == len(given.params)
@@ -170,13 +177,17 @@ class Bindings:
         self._bound[variable.name] = other
         return True
 
+    def most_general(self, left: Type, right: Type) -> Type:
+        """The more general of two types, ``left`` if neither is."""
+        return right if self._more_general(right, left) else left
+
     def _more_general(self, left: Type, right: Type) -> bool:
         left, right = self.resolve(left), self.resolve(right)
         if left.dynamic or right.dynamic:
             return left.dynamic
-        if left.name != right.name or left.variable:
+        if left.name != right.name or len(left.params) != len(right.params) or left.variable:
             return False
-        pairs = list(zip(left.params, right.params, strict=True))
+        pairs = zip(left.params, right.params, strict=True)
         return any(self._more_general(*pair) for pair in pairs)
 
     def _occurs(self, variable: Type, other: Type) -> bool:

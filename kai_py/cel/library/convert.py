@@ -35,7 +35,7 @@ def dyn(value: Value) -> Value:
     return value
 
 
-@function("type(A) -> type")
+@function("type(A) -> type(A)")
 def type_of(value: Value) -> TypeName:
     """The type of a value."""
     return TypeName(kind_of(value))
