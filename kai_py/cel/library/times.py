@@ -1,27 +1,37 @@
 """Timestamps and durations, in UTC unless a time zone is given.
 
+A time zone has a name, or is an offset from UTC in hours and minutes, of any size: fields may be
+those of a moment before year 1 or after 9999, which Python's ``datetime`` cannot represent.
+
 Source: CEL specification "Timestamps and durations"; Kubernetes sets the default zone to UTC.
 """
 
 import re
 import zoneinfo
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from kai_py.cel.functions import declare, function
-from kai_py.cel.library.operators import checked_duration, checked_timestamp
-from kai_py.cel.values import CELRuntimeError, Duration, Timestamp
+from kai_py.cel.library.operators import MAX_TIMESTAMP, MIN_TIMESTAMP, checked_timestamp
+from kai_py.cel.library.strings import quote
+from kai_py.cel.values import INT_MAX, INT_MIN, CELRuntimeError, Duration, Timestamp
 
 SECOND = 10**9
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": SECOND,
           "m": 60 * SECOND, "h": 3600 * SECOND}  # fmt: skip
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MOMENT = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CYCLE = 146097 * 86400
+"""Seconds of 400 years, after which dates fall on the same days of the week again."""
+_MARGIN = 2 * 86400
+"""Seconds from either end of the representable time within which no time zone is applied."""
+_WRONG_DURATION = "type conversion error from 'string' to 'google.protobuf.Duration'"
+_WRONG_TIMESTAMP = "type conversion error from 'string' to 'google.protobuf.Timestamp'"
 
 
 @function("duration(string) -> duration")
@@ -33,16 +43,20 @@ def parse_duration(text: str) -> Duration:
     total, position = 0, 0
     while rest and position < len(rest):
         match = _PART.match(rest, position)
-        if match is None or not (match[1] or match[2]) or len(match[0]) > 40:
-            raise CELRuntimeError(
-                "type conversion error from 'string' to 'google.protobuf.Duration'"
-            )
-        fraction = match[2] or ""
-        total += int((match[1] or "") + fraction) * _UNITS[match[3]] // 10 ** len(fraction)
+        if match is None or not (match[1] or match[2]) or len(match[1] or "") > 40:
+            raise CELRuntimeError(_WRONG_DURATION)
+        unit = _UNITS[match[3]]
+        total += int(match[1] or "0") * unit + _fraction(match[2] or "", unit)
         position = match.end()
-    if not rest:
-        raise CELRuntimeError("type conversion error from 'string' to 'google.protobuf.Duration'")
-    return checked_duration(sign * total)
+    if not rest or not INT_MIN <= sign * total <= INT_MAX:
+        raise CELRuntimeError(_WRONG_DURATION)
+    return Duration(sign * total)
+
+
+def _fraction(digits: str, unit: int) -> int:
+    """The nanoseconds of a fraction of a unit, computed with doubles as Go does."""
+    kept = digits[:18] if int(digits[:19] or "0") > INT_MAX else digits[:19]
+    return int(int(kept or "0") * (unit / 10.0 ** len(kept)))
 
 
 @function("timestamp(string) -> timestamp")
@@ -50,15 +64,16 @@ def parse_timestamp(text: str) -> Timestamp:
     """Parse a timestamp in the form of RFC 3339."""
     match = _MOMENT.fullmatch(text)
     if match is None:
-        raise CELRuntimeError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+        raise CELRuntimeError(_WRONG_TIMESTAMP)
     try:
         year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
         naive = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
-        raise CELRuntimeError(
-            "type conversion error from 'string' to 'google.protobuf.Timestamp'"
-        ) from None
-    zone = 0 if match[8] in "Zz" else _offset(match[8])
+        raise CELRuntimeError(_WRONG_TIMESTAMP) from None
+    hours, minutes = (0, 0) if match[8] == "Z" else map(int, match[8][1:].split(":"))
+    if hours > 24 or minutes > 60:
+        raise CELRuntimeError(_WRONG_TIMESTAMP)
+    zone = (hours * 3600 + minutes * 60) * (-1 if match[8][0] == "-" else 1)
     seconds = (naive - _EPOCH) // timedelta(seconds=1) - zone
     return checked_timestamp(seconds * SECOND + int((match[7] or "0")[:9].ljust(9, "0")))
 
@@ -85,26 +100,46 @@ def format_duration(value: Duration) -> str:
 
 def format_timestamp(value: Timestamp) -> str:
     """The timestamp in the form of RFC 3339, in UTC."""
-    moment, nanos = _datetime(value, UTC), value.nanos % SECOND
+    seconds, nanos = divmod(value.nanos, SECOND)
+    moment = _EPOCH + timedelta(seconds=seconds)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{moment:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{fraction}Z"
 
 
-def _datetime(value: Timestamp, zone: tzinfo) -> datetime:
-    return (_EPOCH + timedelta(seconds=value.nanos // SECOND)).astimezone(zone)
+def _local(value: Timestamp, zone: str) -> tuple[datetime, int]:
+    """A moment in a time zone, moved by a multiple of 400 years, and how many years that was."""
+    seconds = value.nanos // SECOND
+    if ":" in zone:
+        seconds += _offset(zone)
+        cycles = seconds // _CYCLE
+        return _EPOCH + timedelta(seconds=seconds - cycles * _CYCLE), 400 * cycles
+    moved = seconds * SECOND
+    cycles = (moved > MAX_TIMESTAMP - _MARGIN * SECOND) - (moved < MIN_TIMESTAMP + _MARGIN * SECOND)
+    moment = _EPOCH + timedelta(seconds=seconds - cycles * _CYCLE)
+    return moment.astimezone(_zone(zone)), 400 * cycles
 
 
-def _offset(text: str) -> int:
-    sign = -1 if text[0] == "-" else 1
-    hours, minutes = text.lstrip("+-").split(":")
-    return sign * (int(hours) * 3600 + int(minutes) * 60)
+def _offset(zone: str) -> int:
+    """The seconds east of UTC of an offset such as ``-08:30``."""
+    first, _, second = zone.partition(":")
+    hours, minutes = _parse_part(first), _parse_part(second)
+    return hours * 3600 + (-minutes if zone.startswith("-") else minutes) * 60
+
+
+def _parse_part(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", text, re.ASCII):
+        raise CELRuntimeError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
+    return int(text)
 
 
 def _zone(name: str) -> tzinfo:
-    if re.fullmatch(r"[+-]?[0-9]{2}:[0-9]{2}", name, re.ASCII):
-        return timezone(timedelta(seconds=_offset(name)))
+    # Servers run in UTC, which is then their local time.
+    if name in ("", "UTC", "Local"):
+        return UTC
+    if ".." in name or name[0] in "/\\":
+        raise CELRuntimeError("time: invalid location name")
     try:
-        return zoneinfo.ZoneInfo(name) if name != "UTC" else UTC
+        return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise CELRuntimeError(f"unknown time zone {name}") from None
 
@@ -113,9 +148,9 @@ def _register() -> None:
     for name, read in _FIELDS.items():
 
         def field(
-            value: Timestamp, zone: str = "UTC", *, read: Callable[[datetime, int], int] = read
+            value: Timestamp, zone: str = "UTC", *, read: Callable[[datetime, int, int], int] = read
         ) -> int:
-            return read(_datetime(value, _zone(zone)), value.nanos)
+            return read(*_local(value, zone), value.nanos)
 
         declare(f"timestamp.{name}() -> int", field)
         declare(f"timestamp.{name}(string) -> int", field)
@@ -132,17 +167,17 @@ def _towards_zero(value: Duration, unit: int) -> int:
     return whole if value.nanos >= 0 else -whole
 
 
-_FIELDS: dict[str, Callable[[datetime, int], int]] = {
-    "getFullYear": lambda moment, _: moment.year,
-    "getMonth": lambda moment, _: moment.month - 1,
-    "getDate": lambda moment, _: moment.day,
-    "getDayOfMonth": lambda moment, _: moment.day - 1,
-    "getDayOfWeek": lambda moment, _: moment.isoweekday() % 7,
-    "getDayOfYear": lambda moment, _: moment.timetuple().tm_yday - 1,
-    "getHours": lambda moment, _: moment.hour,
-    "getMinutes": lambda moment, _: moment.minute,
-    "getSeconds": lambda moment, _: moment.second,
-    "getMilliseconds": lambda _, nanos: nanos % SECOND // 10**6,
+_FIELDS: dict[str, Callable[[datetime, int, int], int]] = {
+    "getFullYear": lambda moment, years, _: moment.year + years,
+    "getMonth": lambda moment, _, __: moment.month - 1,
+    "getDate": lambda moment, _, __: moment.day,
+    "getDayOfMonth": lambda moment, _, __: moment.day - 1,
+    "getDayOfWeek": lambda moment, _, __: moment.isoweekday() % 7,
+    "getDayOfYear": lambda moment, _, __: moment.timetuple().tm_yday - 1,
+    "getHours": lambda moment, _, __: moment.hour,
+    "getMinutes": lambda moment, _, __: moment.minute,
+    "getSeconds": lambda moment, _, __: moment.second,
+    "getMilliseconds": lambda _, __, nanos: nanos % SECOND // 10**6,
 }
 _SPANS = {"getHours": 3600 * SECOND, "getMinutes": 60 * SECOND, "getSeconds": SECOND}
 _register()
