@@ -86,6 +86,10 @@ def _pattern(args: Args) -> int:
     return text_cost(1 + size_of(args[0])) * math.ceil(size_of(args[1]) * PATTERN)
 
 
+def _format(args: Args) -> int:
+    return int(text_cost(1 + size_of(args[1])) * args[0].cost)
+
+
 def _sum(args: Args) -> int:
     if isinstance(args[0], str | bytes):
         return text_cost(size_of(args[0]) + size_of(args[1]))
@@ -149,6 +153,7 @@ CALL_COSTS: dict[str, CallCost] = {
     "matches": _pattern,
     ".find": _pattern,
     ".findAll": _pattern,
+    ".validate": _format,
     ".replace": _first_twice,
     ".split": _first_twice,
     ".join": _join,

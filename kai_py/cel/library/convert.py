@@ -25,7 +25,9 @@ from kai_py.cel.values import (
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _DOUBLE = re.compile(
-    r"[+-]?(?:inf(?:inity)?|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)", re.IGNORECASE
+    r"nan|[+-]?(?:inf(?:inity)?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
+    r"|0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)",
+    re.IGNORECASE,
 )
 
 
@@ -80,8 +82,11 @@ def to_double(value: Value) -> float:
         return float(value)
     if not _DOUBLE.fullmatch(value):
         raise _fault("string", "double")
-    number = float(value)
-    if math.isinf(number) and "i" not in value.lower():
+    try:
+        number = float.fromhex(value) if "x" in value.lower() else float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number) and "inf" not in value.lower():
         raise _fault("string", "double")  # too large
     return number
 

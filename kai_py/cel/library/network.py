@@ -149,14 +149,12 @@ def _register() -> None:
     declare("URL.getQuery() -> map(string,list(string))", _query)
 
 
-_LINK_LOCAL_MULTICAST = {
-    4: ipaddress.ip_network("224.0.0.0/24"),
-    6: ipaddress.ip_network("ff02::/16"),
-}
-
-
 def _is_link_local_multicast(value: IP) -> bool:
-    return value.address in _LINK_LOCAL_MULTICAST[value.address.version]
+    first, second, third, *_ = value.address.packed
+    if value.address.version == 4:
+        return (first, second, third) == (224, 0, 0)
+    # The upper half of the second byte has flags, the lower one the scope.
+    return first == 0xFF and second % 16 == 2
 
 
 def is_global_unicast(value: IP) -> bool:

@@ -5,7 +5,8 @@ Source: cel-go "OptionalTypes"; Kubernetes enables version 2 (``first`` and ``la
 
 from kai_py.cel import values
 from kai_py.cel.functions import function
-from kai_py.cel.values import NONE, CELRuntimeError, Optional, Uint, Value
+from kai_py.cel.library.operators import MIN_TIMESTAMP
+from kai_py.cel.values import NONE, CELRuntimeError, Duration, Optional, Timestamp, Value
 
 
 @function("'optional.of'(A) -> optional(A)")
@@ -22,11 +23,11 @@ def none() -> Optional:
 
 @function("'optional.ofNonZeroValue'(A) -> optional(A)")
 def of_non_zero(value: Value) -> Optional:
-    """Wrap a value unless it is null, empty, false or zero."""
-    zero = value is None or (
-        isinstance(value, bool | int | Uint | float | str | bytes | tuple | dict) and not value
+    """Wrap a value unless it is null, empty, false or zero, as the year 1 is of timestamps."""
+    is_zero = value in (None, Duration(0), Timestamp(MIN_TIMESTAMP)) or (
+        isinstance(value, bool | int | float | str | bytes | tuple | dict) and not value
     )
-    return NONE if zero else of(value)
+    return NONE if is_zero else of(value)
 
 
 @function("optional(A).hasValue() -> bool")

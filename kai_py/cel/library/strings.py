@@ -7,7 +7,11 @@ Sources: CEL specification; cel-go ``ext`` "Strings" version 2; k8s.io/apiserver
 "Regex".
 """
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import re2
@@ -24,6 +28,8 @@ _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+_ESCAPES = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
+"""The escapes of a pattern; Go has no ``\\C``, one byte, which the C++ library reads."""
 _GO_MESSAGES = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -124,12 +130,28 @@ def quote(text: str) -> str:
     return '"' + "".join(_QUOTED.get(letter, letter) for letter in text) + '"'
 
 
+def quote_as_go(text: str) -> str:
+    """The text in double quotes as Go writes it: what cannot be printed is escaped."""
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(letter: str) -> str:
+    if letter in _QUOTED or letter.isprintable():
+        return _QUOTED.get(letter, letter)
+    code = ord(letter)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern.
 
     :raises CELRuntimeError: the pattern is not valid.
     """
+    if any(match[1] == "C" for match in _ESCAPES.finditer(pattern)):
+        raise CELRuntimeError("error parsing regexp: invalid escape sequence: `\\C`")
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as fault:
@@ -155,9 +177,14 @@ def find(text: str, pattern: str) -> str:
 @function("string.findAll(string) -> list(string)", "string.findAll(string, int) -> list(string)")
 def find_all(text: str, pattern: str, limit: int = -1) -> tuple[str, ...]:
     """The first ``limit`` matches, all if negative."""
-    found = (match[0] for match in compile_pattern(pattern).finditer(text))
-    return (
-        tuple(found)
-        if limit < 0
-        else tuple(match for match, _ in zip(found, range(limit), strict=False))
-    )
+    found = map(itemgetter(0), _matches(compile_pattern(pattern), text))
+    return tuple(islice(found, None if limit < 0 else limit))
+
+
+def _matches(pattern: Any, text: str) -> Iterator[Any]:
+    """The matches that Go finds: an empty one right after another match does not count."""
+    end = -1
+    for match in pattern.finditer(text):
+        if match.start() != match.end() or match.start() != end:
+            yield match
+        end = match.end()

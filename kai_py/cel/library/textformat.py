@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from kai_py.cel import values
 from kai_py.cel.functions import function
 from kai_py.cel.library.convert import to_string
-from kai_py.cel.library.strings import quote
+from kai_py.cel.library.strings import quote_as_go
 from kai_py.cel.syntax import (
     Call,
     ExpressionError,
@@ -24,9 +24,9 @@ from kai_py.cel.syntax import (
     walk,
 )
 from kai_py.cel.types import DYN, Type
-from kai_py.cel.values import CELRuntimeError, TypeName, Uint, Value
+from kai_py.cel.values import CELRuntimeError, Duration, Timestamp, TypeName, Uint, Value
 
-_CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]{1,4}))?(.)|$)", re.DOTALL)
+_CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]{1,10}))?(.)|$)", re.DOTALL)
 DEFAULT_PRECISION = 6
 MAX_PRECISION = 1000
 SCALARS = frozenset(
@@ -34,6 +34,8 @@ SCALARS = frozenset(
      "google.protobuf.Timestamp"}
 )  # fmt: skip
 """Kinds of values that ``%s`` takes beside lists, maps, types and null."""
+_NAMED_DOUBLES = ("NaN", "Infinity", "-Infinity")
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "+")
 _COMPLAINTS = {
     "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
     "types, durations, and timestamps",
@@ -88,7 +90,7 @@ def _text(value: Value, _precision: int = 0) -> str:
         return "[" + ", ".join(map(_inner_text, value)) + "]"
     if isinstance(value, dict):
         entries = sorted(
-            f"{_inner_text(values.from_key(key))}:{_inner_text(v)}" for key, v in value.items()
+            f"{_key_text(values.from_key(key))}:{_inner_text(v)}" for key, v in value.items()
         )
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, TypeName):
@@ -98,11 +100,33 @@ def _text(value: Value, _precision: int = 0) -> str:
     return to_string(value)
 
 
+def _key_text(key: Value) -> str:
+    if type(key) not in (str, bool, int, Uint):
+        kind = values.kind_of(key)
+        raise CELRuntimeError(
+            f"error during formatting: no formatting function for map key of type {kind}"
+        )
+    return _inner_text(key)
+
+
 def _inner_text(value: Value) -> str:
-    """The text of an element of a list or map: strings in quotes, doubles with decimals."""
-    if isinstance(value, str):
-        return quote(value)
-    return f"{value:.{DEFAULT_PRECISION}f}" if isinstance(value, float) else _text(value)
+    """The text of an element of a list or map, as a literal of CEL if there is one."""
+    match value:
+        case str():
+            return quote_as_go(value)
+        case bytes():
+            return f"b{quote_as_go(to_string(value))}"
+        case float():
+            fixed = f"{value:.{DEFAULT_PRECISION}f}"
+            return fixed if math.isfinite(value) else f'"{to_string(value)}"'
+        case Duration():
+            return f'duration("{to_string(value)}")'
+        case Timestamp():
+            return f'timestamp("{to_string(value)}")'
+    kind = values.kind_of(value)
+    if kind not in _TYPES["s"]:
+        raise CELRuntimeError(f"error during formatting: no formatting function for {kind}")
+    return _text(value)
 
 
 def _decimal(value: Value, _precision: int) -> str:
@@ -113,15 +137,22 @@ def _decimal(value: Value, _precision: int) -> str:
 
 def _fixed(value: Value, precision: int) -> str:
     number = _double(value, "f")
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "∞" if number > 0 else "-∞"
-    return f"{number:,.{precision}f}"
+    return f"{number or 0.0:,.{precision}f}" if math.isfinite(number) else _not_finite(number)
 
 
 def _scientific(value: Value, precision: int) -> str:
-    return f"{_double(value, 'e'):.{precision}e}"
+    """Always with six decimals: the API server takes the precision for the width."""
+    number = _double(value, "e")
+    if not math.isfinite(number):
+        return _not_finite(number).rjust(precision)
+    mantissa, _, exponent = f"{number or 0.0:.{DEFAULT_PRECISION}e}".partition("e")
+    return f"{mantissa}×10{exponent.translate(_RAISED)}".rjust(precision)
+
+
+def _not_finite(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "∞" if number > 0 else "-∞"
 
 
 def _binary(value: Value, _precision: int) -> str:
@@ -145,6 +176,8 @@ def _hex(value: Value, _precision: int) -> str:
 
 
 def _double(value: Value, verb: str) -> float:
+    if value in _NAMED_DOUBLES and isinstance(value, str):
+        return float(value)
     if not isinstance(value, float):
         raise _fault(verb, value)
     return value
