@@ -105,13 +105,37 @@ def test_both_event_groups_show_the_same_events(bare):
         ("x.io/a-b=c", {"x.io/a-b": "c"}, True),
         ("app=", {"app": ""}, True),
         ("app=", {}, False),
+        ("a>1", {"a": "3"}, True),
+        ("a>1", {"a": "x"}, False),
+        ("a<3,a", {"a": "-5"}, True),
+        ("a in (),b", {"a": "", "b": "c"}, True),
+        ("a in (,c)", {"a": ""}, True),
+        ("in in (in)", {"in": "in"}, True),
+        (" ! a\t", {}, True),
+        ("a=,b", {"a": "", "b": ""}, True),
     ],
 )
 def test_text_selectors(selector, labels, expected):
     assert parse_labels(selector)(labels) is expected
 
 
-@pytest.mark.parametrize("selector", ["a=b=c", "a in b", "(a)", "a b"])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "a=b=c",
+        "a in b",
+        "(a)",
+        "a b",
+        ",a",
+        "a,",
+        "a in (b c)",
+        "a/",
+        "a=-t",
+        "a>b",
+        "!a=b",
+        "a in (b",
+    ],
+)
 def test_malformed_selectors_are_bad_requests(selector):
     with pytest.raises(RequestError) as caught:
         parse_labels(selector)
@@ -140,6 +164,14 @@ def test_field_selectors_compare_text_and_absent_fields_are_empty():
     assert not parse_fields("spec.nodeName=", known)(bound)
     assert parse_fields("spec.nodeName!=,metadata.name=a", known)(bound)
     assert parse_fields("spec.hostNetwork=true", known)(bound)
+
+
+def test_commas_and_equals_signs_are_escaped_in_the_value_of_a_field():
+    known = ("spec.nodeName",)
+    assert parse_fields(r"spec.nodeName=a\,b\=c\\", known)({"spec": {"nodeName": "a,b=c\\"}})
+    for text in (r"spec.nodeName=a\b", "spec.nodeName=a=b", "spec.nodeName"):
+        with pytest.raises(RequestError):
+            parse_fields(text, known)
 
 
 def test_an_unknown_field_is_a_bad_request():
