@@ -15,6 +15,7 @@ from kai_py.cel.library import (
     strings,
     textformat,
     times,
+    urls,
     versions,
 )
 
@@ -30,5 +31,6 @@ __all__ = [
     "strings",
     "textformat",
     "times",
+    "urls",
     "versions",
 ]

@@ -13,8 +13,8 @@ from functools import partial
 from msgspec import Struct
 
 from kai_py.cel.functions import declare, function
-from kai_py.cel.library.network import url
-from kai_py.cel.values import GO_TYPES, KINDS, NONE, CELRuntimeError, Optional
+from kai_py.cel.library.urls import request_fault
+from kai_py.cel.values import GO_TYPES, KINDS, NONE, Optional
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -99,11 +99,8 @@ def _is_datetime(text: str) -> bool:
 
 
 def _uri(text: str) -> list[str]:
-    try:
-        url(text)
-    except CELRuntimeError as fault:
-        return [fault.reason.removeprefix("URL parse error during conversion from string: ")]
-    return []
+    fault = request_fault(text)
+    return [fault] if fault else []
 
 
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)

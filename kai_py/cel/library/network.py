@@ -1,21 +1,18 @@
-"""IP addresses, CIDR ranges and URLs.
+"""IP addresses and CIDR ranges.
 
-Source: k8s.io/apiserver/pkg/cel/library, documentation of ``IP``, ``CIDR`` and ``URLs``.
+Source: k8s.io/apiserver/pkg/cel/library, documentation of ``IP`` and ``CIDR``.
 """
 
 import ipaddress
 import re
-import urllib.parse
-from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from kai_py.cel.functions import declare, function
-from kai_py.cel.library.strings import quote
+from kai_py.cel.library.strings import quote_as_go
 from kai_py.cel.values import GO_TYPES, KINDS, CELRuntimeError
 
-_REQUEST_URI = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
-_WRONG_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
+_LENGTH = re.compile("0|[1-9][0-9]{0,2}")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -33,16 +30,8 @@ class CIDR(Struct, frozen=True):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class URL:
-    """A parsed URL, equal by its text."""
-
-    text: str
-    parts: urllib.parse.SplitResult = field(compare=False)
-
-
-KINDS.update({IP: "net.IP", CIDR: "net.CIDR", URL: "kubernetes.URL"})
-GO_TYPES.update({"net.IP": "cel.IP", "net.CIDR": "cel.CIDR", "kubernetes.URL": "cel.URL"})
+KINDS.update({IP: "net.IP", CIDR: "net.CIDR"})
+GO_TYPES.update({"net.IP": "cel.IP", "net.CIDR": "cel.CIDR"})
 
 
 @function("ip(string) -> IP")
@@ -51,9 +40,7 @@ def ip(text: str) -> IP:
     try:
         return IP(_address(text))
     except ValueError as fault:
-        raise CELRuntimeError(
-            f'IP Address "{text}" parse error during conversion: {fault}'
-        ) from None
+        raise CELRuntimeError(str(fault)) from None
 
 
 @function("isIP(string) -> bool")
@@ -78,7 +65,7 @@ def cidr(text: str) -> CIDR:
     try:
         return _range(text)
     except ValueError as fault:
-        raise CELRuntimeError(f"network address parse error during conversion: {fault}") from None
+        raise CELRuntimeError(f"{_RANGE_ERROR}: {fault}") from None
 
 
 @function("isCIDR(string) -> bool")
@@ -91,23 +78,52 @@ def is_cidr(text: str) -> bool:
     return True
 
 
+_RANGE_ERROR = "network address parse error during conversion from string"
+
+
 def _address(text: str) -> Address:
+    quoted = quote_as_go(text)
+    address = _parse(text)
+    if address is None:
+        reason = f"ParseAddr({quoted}): unable to parse IP"
+        raise ValueError(f"IP Address {quoted} parse error during conversion from string: {reason}")
     if "%" in text:
-        raise ValueError("IP address with zone value is not allowed")
-    address = ipaddress.ip_address(text)
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        raise ValueError("IPv4-mapped IPv6 address is not allowed")
+        raise ValueError(f"IP address {quoted} with zone value is not allowed")
+    if _is_mapped(address):
+        raise ValueError(f"IPv4-mapped IPv6 address {quoted} is not allowed")
     return address
 
 
+def _parse(text: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_mapped(address: Address) -> bool:
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
 def _range(text: str) -> CIDR:
-    head, slash, length = text.partition("/")
-    address = _address(head)
-    if not slash or not length.isdecimal() or not length.isascii() or len(length) > 3:
-        raise ValueError(f"{text!r} has no prefix length")
-    if (length[0] == "0" and length != "0") or int(length) > address.max_prefixlen:
-        raise ValueError(f"{text!r} has a bad prefix length")
-    return CIDR(address, int(length))
+    quoted = quote_as_go(text)
+    head, slash, length = text.rpartition("/")
+    address = _parse(head)
+    if not slash:
+        reason = "no '/'"
+    elif address is None:
+        reason = f"ParseAddr({quote_as_go(head)}): unable to parse IP"
+    elif "%" in head:
+        reason = "IPv6 zones cannot be present in a prefix"
+    elif not _LENGTH.fullmatch(length):
+        reason = f"bad bits after slash: {quote_as_go(length)}"
+    elif int(length) > address.max_prefixlen:
+        reason = "prefix length out of range"
+    elif _is_mapped(address):
+        raise ValueError(f"IPv4-mapped IPv6 address {quoted} is not allowed")
+    else:
+        return CIDR(address, int(length))
+    raise ValueError(f"{_RANGE_ERROR}: netip.ParsePrefix({quoted}): {reason}")
 
 
 def _network(value: CIDR) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -141,12 +157,6 @@ def _register() -> None:
             lambda value: CIDR(_network(value).network_address, value.length))  # fmt: skip
     declare("string(IP) -> string", lambda value: str(value.address))
     declare("string(CIDR) -> string", lambda value: f"{value.address}/{value.length}")
-    declare("URL.getScheme() -> string", lambda value: value.parts.scheme)
-    declare("URL.getHost() -> string", lambda value: value.parts.netloc.rpartition("@")[2])
-    declare("URL.getHostname() -> string", _hostname)
-    declare("URL.getPort() -> string", _port)
-    declare("URL.getEscapedPath() -> string", _escaped_path)
-    declare("URL.getQuery() -> map(string,list(string))", _query)
 
 
 def _is_link_local_multicast(value: IP) -> bool:
@@ -163,63 +173,6 @@ def is_global_unicast(value: IP) -> bool:
     special = address.is_unspecified or address.is_loopback or address.is_multicast
     broadcast = str(address) == "255.255.255.255"
     return not (special or address.is_link_local or broadcast)
-
-
-@function("url(string) -> URL")
-def url(text: str) -> URL:
-    """Parse an absolute URI or an absolute path."""
-    try:
-        return _url(text)
-    except ValueError as fault:
-        raise CELRuntimeError(f"URL parse error during conversion from string: {fault}") from None
-
-
-@function("isURL(string) -> bool")
-def is_url(text: str) -> bool:
-    """Whether a text is a URL."""
-    try:
-        _url(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _url(text: str) -> URL:
-    if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
-        raise ValueError(f'parse "{text}": invalid control character in URL')
-    if not text:
-        raise ValueError('parse "": empty url')
-    parts = urllib.parse.urlsplit(text)
-    if not _REQUEST_URI.match(text):
-        raise ValueError(f"parse {quote(text)}: invalid URI for request")
-    escape = _WRONG_ESCAPE.search(text.partition("?")[0])
-    if escape:
-        raise ValueError(f"parse {quote(text)}: invalid URL escape {quote(escape[0])}")
-    if " " in parts.netloc:
-        raise ValueError(f'parse "{text}": invalid character " " in host name')
-    # Reading the port raises ValueError if it is invalid.
-    _ = parts.port
-    return URL(text, parts)
-
-
-def _escaped_path(value: URL) -> str:
-    return urllib.parse.quote(value.parts.path, safe="/%:@!$&'()*+,;=~")
-
-
-def _hostname(value: URL) -> str:
-    host = value.parts.netloc.rpartition("@")[2]
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _port(value: URL) -> str:
-    return "" if value.parts.port is None else str(value.parts.port)
-
-
-def _query(value: URL) -> dict[str, tuple[str, ...]]:
-    found = urllib.parse.parse_qs(value.parts.query, keep_blank_values=True)
-    return {key: tuple(texts) for key, texts in found.items()}
 
 
 _register()
