@@ -185,7 +185,7 @@ CALL_COSTS: dict[str, CallCost] = {
 
 BY_OVERLOAD = frozenset(
     {"_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith", "contains", "matches",
-     "bytes", "string", "sort"}
+     "bytes", "string", "sort", "@sortByAssociatedKeys"}
 )  # fmt: skip
 """Functions whose cost depends on the overload: 1 where the checker left several possible."""
 

@@ -46,7 +46,8 @@ CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
 """Functions that are applied to constants once, ahead of evaluation, as cel-go's optimizer does."""
-PATTERN_FUNCTIONS = frozenset({"find", "findAll"})
+PATTERN_FUNCTIONS = {"find": 1, "findAll": 1, "matches": 1}
+"""Functions with a pattern, and its position, from the text at 0."""
 _LAZY: dict[str, Callable[..., Closure]] = {
     "_?_:_": closures.conditional,
     "@not_strictly_false": closures.not_strictly_false,
@@ -144,8 +145,11 @@ def _compile_patterns(root: Node) -> None:
     :raises CELRuntimeError: a pattern is invalid.
     """
     for node in walk(root):
-        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS and node.args:
-            pattern = node.args[0]
+        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS:
+            position = PATTERN_FUNCTIONS[node.function] - (node.target is not None)
+            pattern = node.args[position]
+            while isinstance(pattern, Call) and pattern.function in ("dyn", "string"):
+                pattern = pattern.args[0]
             if isinstance(pattern, Literal) and isinstance(pattern.value, str):
                 compile_pattern(pattern.value)
 

@@ -81,8 +81,9 @@ _READERS: dict[str, Callable[[Any], object]] = {
 
 def _unreadable(node: Call) -> Iterator[ExpressionError]:
     read = _READERS.get(node.function)
-    argument = node.args[-1] if node.args else None
-    if read is None or not isinstance(argument, Literal):
+    # The first one even of matches(text, pattern), as cel-go checks.
+    argument = node.args[0] if node.args else None
+    if read is None or not isinstance(argument, Literal) or argument.value is None:
         return
     try:
         read(argument.value)

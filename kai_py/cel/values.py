@@ -142,6 +142,8 @@ GO_TYPES: dict[str, str] = {
     "null_type": "types.Null",
     "google.protobuf.Duration": "types.Duration",
     "google.protobuf.Timestamp": "types.Timestamp",
+    "list": "*types.baseList",
+    "map": "*types.baseMap",
     "type": "*types.Type",
     "optional_type": "*types.Optional",
     "kubernetes.Quantity": "cel.Quantity",
@@ -305,11 +307,22 @@ def _position(key: Value) -> int:
     return int(key)
 
 
+def require_key(key: Value) -> None:
+    """Check that a value can be the key of a map or the position in a list.
+
+    :raises CELRuntimeError: it cannot.
+    """
+    if type(key) not in KEYS and key is not None:
+        kind = kind_of(key)
+        raise CELRuntimeError(f"invalid qualifier type: {GO_TYPES.get(kind, kind)}")
+
+
 def index(value: Value, key: Value) -> Value:
     """``value[key]``.
 
     :raises CELRuntimeError: there is no such element.
     """
+    require_key(key)
     if isinstance(value, dict):
         if not has(value, key):
             raise CELRuntimeError(f"no such key: {format_key(key)}")
@@ -325,7 +338,11 @@ def index(value: Value, key: Value) -> Value:
 
 
 def optional_index(value: Value, key: Value) -> Optional:
-    """``value[?key]``: the element if there is one."""
+    """``value[?key]``: the element if there is one.
+
+    :raises CELRuntimeError: the key is of no type of keys.
+    """
+    require_key(key)
     if type(value) is Optional:
         if not value.present:
             return NONE

@@ -205,7 +205,7 @@ def test_holds(text):
         (f"{A}.links[5] == 1", "index out of bounds: 5"),
         (f"{A}.model.exists(x, x == 'H')", "got 'types.String', expected iterable type"),
         (f"{A}.driverVersion.exists(x, true)", "got 'cel.Semver', expected iterable type"),
-        ("{}[dyn({})] == 1", "no such key"),
+        ("{}[dyn({})] == 1", "invalid qualifier type"),
         ("9223372036854775807 + 1 == 0", "integer overflow"),
         ("-9223372036854775808 - 1 == 0", "integer overflow"),
         ("-(-9223372036854775808) == 0", "integer overflow"),

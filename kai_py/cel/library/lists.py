@@ -15,7 +15,6 @@ from kai_py.cel.functions import choose, declare, find, function
 from kai_py.cel.library.operators import MAX_ELEMENTS
 from kai_py.cel.values import CELRuntimeError, CostLimitError, Value
 
-_COMPARED = cmp_to_key(values.compare)
 COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 SUMMABLE = ("int", "uint", "double", "duration")
 
@@ -24,7 +23,8 @@ List = tuple[Value, ...]
 
 def is_sorted(elements: List) -> bool:
     """Whether no element is smaller than the one before it."""
-    return all(values.compare(*pair) <= 0 for pair in itertools.pairwise(elements))
+    _require("isSorted", elements, COMPARABLE)
+    return all(_compare(*pair) <= 0 for pair in itertools.pairwise(elements))
 
 
 def smallest(elements: List) -> Value:
@@ -39,6 +39,7 @@ def largest(elements: List) -> Value:
 
 def total(elements: List) -> Value:
     """The sum of all elements; 0 for an empty list."""
+    _require("sum", elements, SUMMABLE)
     if not elements:
         return 0
     return reduce(_add, elements)
@@ -47,11 +48,25 @@ def total(elements: List) -> Value:
 def _extreme(name: str, elements: List, wanted: int) -> Value:
     if not elements:
         raise CELRuntimeError(f"{name} called on empty list")
+    _require(name, elements, COMPARABLE)
     found = elements[0]
     for element in elements[1:]:
-        if values.compare(element, found) == wanted:
+        if _compare(element, found) == wanted:
             found = element
     return found
+
+
+def _require(name: str, elements: List, kinds: tuple[str, ...]) -> None:
+    """Check the first element of a list whose type is known only now; the others are alike."""
+    if elements and values.kind_of(elements[0]).rpartition(".")[2].lower() not in kinds:
+        raise CELRuntimeError(f"no such overload: {name}(list)")
+
+
+def _compare(left: Value, right: Value) -> int:
+    """Compare two elements; NaN counts as equal to all others, though ``<`` fails."""
+    if values.is_nan(left) or values.is_nan(right):
+        return 0
+    return values.compare(left, right)
 
 
 def _add(left: Value, right: Value) -> Value:
@@ -129,12 +144,14 @@ def reverse(elements: List) -> List:
     return tuple(reversed(elements))
 
 
+_ORDERED = cmp_to_key(_compare)
+
+
 def sort(elements: List) -> List:
     """Sort comparable elements of one type."""
     return _sorted(elements, elements)
 
 
-@function("list(A).@sortByAssociatedKeys(list(B)) -> list(A)")
 def sort_by_keys(elements: List, keys: List) -> List:
     """Sort elements by the associated keys."""
     return _sorted(elements, keys)
@@ -143,9 +160,9 @@ def sort_by_keys(elements: List, keys: List) -> List:
 def _sorted(elements: List, keys: List) -> List:
     if any(type(key) is not type(keys[0]) for key in keys):
         raise CELRuntimeError("list elements must have the same type")
-    if len(keys) == 1:
-        values.compare(keys[0], keys[0])
-    order = sorted(range(len(keys)), key=lambda index: _COMPARED(keys[index]))
+    if keys and values.kind_of(keys[0]).rpartition(".")[2].lower() not in COMPARABLE:
+        raise CELRuntimeError("list elements must be comparable")
+    order = sorted(range(len(keys)), key=lambda index: _ORDERED(keys[index]))
     return tuple(elements[index] for index in order)
 
 
@@ -190,6 +207,8 @@ def _register() -> None:
         for kind in COMPARABLE:
             given = {"": kind, "list": f"list({kind})"}.get(result, result)
             declare(f"list({kind}).{name}() -> {given}", implementation)
+    for kind in COMPARABLE:
+        declare(f"list(A).@sortByAssociatedKeys(list({kind})) -> list(A)", sort_by_keys)
     for kind in SUMMABLE:
         declare(f"list({kind}).sum() -> {kind}", total)
 
