@@ -1,9 +1,9 @@
 """The types and values in a CRD's rules: from its schema, and from an object.
 
-An object's fields are accessible under escaped names; fields of an unknown type, and unknown fields
-that the schema preserves, are not, but they count when objects are compared. Null fields are
-absent. The root and embedded resources have ``apiVersion``, ``kind``, ``metadata.name`` and
-``metadata.generateName``, and nothing else of the metadata.
+An object's fields are accessible under escaped names, reserved words under their own too; fields
+of an unknown type, and unknown fields that the schema preserves, are not, but they count when
+objects are compared. Null fields are absent. The root and embedded resources have ``apiVersion``,
+``kind``, ``metadata.name`` and ``metadata.generateName``, and nothing else of the metadata.
 
 In lists of Kubernetes' list types set and map the order of elements is irrelevant: equality ignores
 it. Concatenation keeps the order of the left side: a set adds missing elements,
@@ -130,6 +130,14 @@ def escape(name: str) -> str | None:
     return re.sub(r"__|[./-]", lambda match: _ESCAPED[match[0]], name)
 
 
+def _names(name: str, escaped: str) -> tuple[str, ...]:
+    """The names under which a field is accessible: a reserved word, as in ``self.namespace``, too.
+
+    Both are in the map of an object, so that objects are equal if their fields are.
+    """
+    return (escaped, name) if name in RESERVED - {"in"} else (escaped,)
+
+
 def properties_of(schema: Json, *, root: bool = False) -> Json:
     """The schemas of an object's fields."""
     properties: Json = schema.get("properties") or {}
@@ -152,7 +160,7 @@ def declare(schema: Json, name: str, fields: Fields, *, root: bool = False) -> T
         for key, inner in properties_of(schema, root=root).items():
             escaped, found = escape(key), declare(inner, f"{name}.{key}", fields)
             if escaped is not None and found is not None:
-                declared[escaped] = found
+                declared.update(dict.fromkeys(_names(key, escaped), found))
         fields[name] = declared
         return Type(name)
     if kind == "string":
@@ -196,7 +204,7 @@ def _mapping(content: Json, schema: Json, *, root: bool) -> Value:
         if inner is None or escaped is None or not _is_known(inner):
             preserved[key] = value
         elif value is not None:
-            result[escaped] = to_value(value, inner)
+            result.update(dict.fromkeys(_names(key, escaped), to_value(value, inner)))
     if preserved:
         result[_PRESERVED] = Preserved(preserved)
     return result

@@ -72,6 +72,8 @@ def test_a_variable_may_be_bound(bare):
     ("name", "rule"),
     [
         ("namespace", "self.__namespace__ > 0"),
+        ("namespace", "self.namespace > 0"),
+        ("package", "has(self.package) && self.package > 0"),
         ("x-prop", "self.x__dash__prop > 0"),
         ("redact__d", "self.redact__underscores__d > 0"),
         ("a.b/c", "self.a__dot__b__slash__c > 0"),

@@ -267,7 +267,7 @@ def _sort(request: Request) -> Estimate:
 
 
 def _includes(request: Request) -> Estimate:
-    if request.types[0].dynamic:
+    if not request.types[0].params:
         return request.sizes[0].most, None
     return _each_element(request)
 

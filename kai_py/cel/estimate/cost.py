@@ -42,7 +42,7 @@ from kai_py.cel.syntax import (
 
 def estimate(checked: Checked, limit_of: Limits) -> int:
     """The maximum cost of evaluating an expression on any values within the limits."""
-    return _Estimator(checked, limit_of).cost(checked.root)
+    return capped(_Estimator(checked, limit_of).cost(checked.root))
 
 
 @dataclass(slots=True)

@@ -21,20 +21,22 @@ def max_cost(expression: Expression) -> int:
 
 def device_limit(path: Path) -> Size | None:
     """The size of the value at a path under ``device``."""
+    size: int | None = None
     match path:
         case ("device", "driver"):
-            return Size(0, DRIVER_LENGTH)
+            size = DRIVER_LENGTH
         case ("device", "attributes" | "capacity") | (
             "device",
             "attributes" | "capacity",
-            "@values",
+            "@values" | "@items",
         ):
-            return Size(0, MAP_SIZE)
+            size = MAP_SIZE
         case ("device", "attributes" | "capacity", "@keys"):
-            return Size(0, DOMAIN_LENGTH)
+            size = DOMAIN_LENGTH
         case ("device", "attributes" | "capacity", "@values", "@keys"):
-            return Size(0, NAME_LENGTH)
+            size = NAME_LENGTH
+        case ("device", "capacity", "@values", "@values" | "@items"):
+            size = 0
         case ("device", "attributes", "@values", _):
-            return Size(0, VALUE_LENGTH)
-        case _:
-            return None
+            size = VALUE_LENGTH
+    return None if size is None else Size(0, size)

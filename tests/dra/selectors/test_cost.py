@@ -95,6 +95,12 @@ def test_an_unknown_size_costs_all_there_is():
         ("[1, 2, 3].reverse() == [3, 2, 1]", 35),
         ("lists.range(3) == [0, 1, 2]", 25),
         (f'{A}.?model.optMap(m, m.startsWith("H")).orValue(false)', 24),
+        ('device.capacity["d"].includes(1)', 35),
+        ("device.capacity.includes(1)", 162),
+        (f"{A}.includes(1)", 259),
+        ("'1.0'.includes(device.driver)", 5),
+        ("[].reverse().reverse() == []", 42),
+        ('device.capacity["d"]["memory"].isInteger()', 5),
         (f"{A}.?links.optFlatMap(l, l.first()).orValue(0) == 1", 24),
     ],
 )
