@@ -1,15 +1,14 @@
 """Evaluation of a CRD's rules on an object.
 
-Rules may be at any depth of a schema and apply to every value there. On an update, values are
-compared with the old ones by position; elements of a list only if its type is map, by their keys.
-Values that an update leaves unchanged may break rules (ratcheting).
+Rules may be at any depth of a schema and apply to every value there. Values that an update leaves
+unchanged may break rules (``cel_ratcheting``), but not those in ``allOf``.
 
 Source: Kubernetes documentation "Validation rules" and "Validation ratcheting" of
 CustomResourceDefinitions.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from msgspec import Struct
 from kai_py.cel.closures import Activation
 from kai_py.cel.expression import Expression
 from kai_py.cel.values import NONE, CELRuntimeError, CostLimitError, Optional, Value
+from kai_py.embedded.cel_ratcheting import Correlation, correlated
 from kai_py.embedded.cel_rules import RULES, ValidationRule, compile_rules
 from kai_py.embedded.cel_types import EMBEDDED, declare, to_value
 from kai_py.embedded.documents import Json
@@ -61,7 +61,8 @@ class Validator(Struct, frozen=True):
         """An error for every rule that an object breaks; `before` is set on updates."""
         evaluation = _Evaluation()
         with suppress(CostLimitError):
-            evaluation.visit(self, _Place(document, before, "", unchanged=document == before))
+            known = None if before is None else Correlation(document, before, self.schema)
+            evaluation.visit(self, _Place(document, before, "", known, None))
         return evaluation.errors
 
 
@@ -107,17 +108,31 @@ def _make_inner(schema: Any, node: Any) -> Validator | None:
 
 
 class _Place(Struct, frozen=True):
-    """A value in an object, and the old value at the same position, if there is one."""
+    """A value in an object, and the old value at the same position, if there is one.
+
+    ``correlation``: of the value, or of the nearest that contains it and has an old value;
+    ``outer``: that of what contains the value.
+    """
 
     value: Any
     before: Any
     path: str
-    unchanged: bool
-    """Whether the value, or one that contains it, is unchanged."""
+    correlation: Correlation | None
+    outer: Correlation | None
 
-    def below(self, value: Any, before: Any, step: str) -> "_Place":
-        unchanged = self.unchanged or (before is not None and value == before)
-        return _Place(value, before, f"{self.path}{step}".lstrip("."), unchanged)
+    @property
+    def is_unchanged(self) -> bool:
+        return self.correlation is not None and self.correlation.is_unchanged
+
+    @property
+    def of_all_of(self) -> "_Place":
+        return _Place(self.value, self.before, self.path, self.outer, self.outer)
+
+    def below(self, value: Any, before: Any, step: str, schema: Json) -> "_Place":
+        # What is below a value without an old one, or in ``allOf``, has none that counts.
+        known = self.correlation if before is None or self.correlation is self.outer else None
+        found = known or (None if self.correlation is None else Correlation(value, before, schema))
+        return _Place(value, before, f"{self.path}{step}".lstrip("."), found, self.correlation)
 
 
 @dataclass(slots=True)
@@ -137,22 +152,22 @@ class _Evaluation:
             return
         self._evaluate_all(validator, place)
         for each in validator.all_of:
-            self.visit(each, place)
+            self.visit(each, place.of_all_of)
         if isinstance(place.value, dict):
             self._visit_fields(validator, place)
         elif isinstance(place.value, list) and validator.items is not None:
-            for inner in _elements(validator.schema, place):
+            for inner in _elements(validator.schema, validator.items.schema, place):
                 self.visit(validator.items, inner)
 
     def _visit_fields(self, validator: Validator, place: _Place) -> None:
         old = place.before if isinstance(place.before, dict) else {}
         for name, value in place.value.items():
             if name in validator.properties:
-                inner = place.below(value, old.get(name), f".{name}")
-                self.visit(validator.properties[name], inner)
+                found = validator.properties[name]
+                self.visit(found, place.below(value, old.get(name), f".{name}", found.schema))
             elif validator.additional is not None:
-                inner = place.below(value, old.get(name), f"[{name}]")
-                self.visit(validator.additional, inner)
+                found = validator.additional
+                self.visit(found, place.below(value, old.get(name), f"[{name}]", found.schema))
 
     def _evaluate_all(self, validator: Validator, place: _Place) -> None:
         applicable = [
@@ -192,7 +207,7 @@ class _Evaluation:
                 )
             self._report(place, detail)
         # Ratcheting does not exempt transition rules: they are about the change itself.
-        elif result is not True and (rule.is_transition or not place.unchanged):
+        elif result is not True and (rule.is_transition or not place.is_unchanged):
             message = self._message(rule, place, activation)
             path = f"{place.path}{rule.path}".lstrip(".") or "<nil>"
             self.errors.append(_REPORTS[rule.reason](path, _shown(place.value), message))
@@ -242,15 +257,8 @@ def _values(validator: Validator, place: _Place) -> tuple[Value, Value]:
     return own, to_value(place.before, validator.schema, root=validator.root)
 
 
-def _elements(schema: Json, place: _Place) -> Iterator[_Place]:
+def _elements(schema: Json, items: Json, place: _Place) -> Iterator[_Place]:
     """The elements of a list, each with the old element of equal keys if the list has keys."""
-    is_map = schema.get("x-kubernetes-list-type") == "map"
-    keys = schema.get("x-kubernetes-list-map-keys") or () if is_map else ()
-    old = place.before if isinstance(place.before, list) and keys else []
-    known = {_key(element, keys): element for element in old}
-    for index, element in enumerate(place.value):
-        yield place.below(element, known.get(_key(element, keys)), f"[{index}]")
-
-
-def _key(element: Any, keys: Sequence[str]) -> str:
-    return repr([element.get(key) for key in keys]) if isinstance(element, dict) else ""
+    old = place.before if isinstance(place.before, list) else []
+    for index, (element, before) in enumerate(correlated(schema, place.value, old)):
+        yield place.below(element, before, f"[{index}]", items)

@@ -206,15 +206,38 @@ def test_a_transition_rule_that_can_never_apply_is_refused(bare, kind):
     )
 
 
+def redefine(bare, spec):
+    """Give the spec of the CRD another schema."""
+    definitions = bare.registry.named("customresourcedefinitions.apiextensions.k8s.io")
+    definition = clone(bare.api.get(definitions, "queues.example.com"))
+    root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    root["properties"]["spec"] = spec
+    bare.api.update(definitions, "queues.example.com", definition)
+    return bare.registry.named("queues.example.com")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {RULES: [{"rule": "self.a > 1"}]},
+        {"allOf": [{RULES: [{"rule": "self.a > 1"}]}]},
+        {"allOf": [{"properties": {"a": {RULES: [{"rule": "self > 1"}]}}}]},
+    ],
+)
+def test_preserved_fields_and_all_of_are_never_unchanged(bare, wrong):
+    """As in Kubernetes 1.36, which compares what it finds in the schema."""
+    keep = {"x-kubernetes-preserve-unknown-fields": RULES in wrong}
+    spec = {"a": 1, "b": 2} if RULES in wrong else {"a": 1}
+    define(bare, {**fields(a=WHOLE), **keep})
+    created = bare.create(named("a", spec))
+    resource = redefine(bare, {**fields(a=WHOLE), **keep, **wrong})
+    assert refused(update, bare, resource, created, spec)
+
+
 def test_what_an_update_leaves_as_it_was_may_stay_wrong(bare):
     define(bare, fields(a=WHOLE, b=WHOLE))
     created = bare.create(named("a", {"a": 1, "b": -1}))
-    definitions = bare.registry.named("customresourcedefinitions.apiextensions.k8s.io")
-    definition = clone(bare.api.get(definitions, "queues.example.com"))
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    schema["properties"]["b"][RULES] = [{"rule": "self > 0"}]
-    bare.api.update(definitions, "queues.example.com", definition)
-    resource = bare.registry.named("queues.example.com")
+    resource = redefine(bare, fields(a=WHOLE, b={**WHOLE, RULES: [{"rule": "self > 0"}]}))
     assert refused(bare.create, named("b", {"a": 1, "b": -1}))
     changed = update(bare, resource, created, {"a": 2, "b": -1})
     assert refused(update, bare, resource, changed, {"a": 2, "b": -2})
