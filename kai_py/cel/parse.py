@@ -43,6 +43,7 @@ _RULES = {
     ' | member_object | primary\n'
     'member_optdot : member "." "?" IDENT\n'
     'member_optidx : member "[" "?" expr "]"',
+    "relation_in": "relation IN\nIN : /in(?![_a-zA-Z0-9])/",
     "list_lit": '"[" "]" | "[" elements "]" | "[" elements "," "]"\n'
     'elements : element | elements "," element\n'
     'element : expr | "?" expr',
