@@ -24,9 +24,10 @@ from kai_py.cel.values import (
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_DIGITS, _HEX = "[0-9](?:_?[0-9])*", "[0-9a-f](?:_?[0-9a-f])*"
 _DOUBLE = re.compile(
-    r"nan|[+-]?(?:inf(?:inity)?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
-    r"|0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)",
+    rf"nan|[+-]?(?:inf(?:inity)?|(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?"
+    rf"|0x_?(?:{_HEX}\.?(?:{_HEX})?|\.{_HEX})p[+-]?{_DIGITS})",
     re.IGNORECASE,
 )
 
@@ -83,7 +84,8 @@ def to_double(value: Value) -> float:
     if not _DOUBLE.fullmatch(value):
         raise _fault("string", "double")
     try:
-        number = float.fromhex(value) if "x" in value.lower() else float(value)
+        digits = value.replace("_", "")
+        number = float.fromhex(digits) if "x" in digits.lower() else float(digits)
     except OverflowError:
         number = math.inf
     if math.isinf(number) and "inf" not in value.lower():
