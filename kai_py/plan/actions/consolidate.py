@@ -32,7 +32,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
-from kai_py.plan.victims.relocate import as_recreated, may_relocate
+from kai_py.plan.victims.relocate import RecreatedShapes, may_relocate
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
@@ -109,7 +109,7 @@ class Consolidation(VictimStrategy):
             hardest = by_shape(self.request.members)[0][0]
             mask = self.state.admitting(hardest.shape)
             units = _by_node(self.state, self.pool).in_order(hardest, mask)
-            self._ordered = _relocatable_first(self.state, units)
+            self._ordered = _relocatable_first(self.state, units, self.pool.recreated)
         self._ordered, units = tee(self._ordered)
         return units
 
@@ -188,20 +188,19 @@ def _by_node(state: CycleState, pool: VictimPool) -> UnitsByNode:
     return pool.by_node
 
 
-def _relocatable_first(state: CycleState, units: Iterable[VictimUnit]) -> Iterator[VictimUnit]:
+def _relocatable_first(
+    state: CycleState, units: Iterable[VictimUnit], recreated: RecreatedShapes
+) -> Iterator[VictimUnit]:
     """The units of which a pod fits elsewhere now, in order, and then a few of the others."""
     known, fits = dict[int, bool](), state.placer.shapes.fits
     everywhere = np.ones(len(state.snapshot.nodes), bool)
 
     def fits_elsewhere(member: Member) -> bool:
-        number = member.shape.number
-        if number not in known:
-            (new,) = as_recreated([member])
-            replicas = fits.replicas(
-                state.statement, new.shape, everywhere, 1, Capacity.FUTURE_IDLE
-            )
-            known[number] = bool(replicas.any())
-        return known[number]
+        shape = recreated.of(member)
+        if shape.number not in known:
+            replicas = fits.replicas(state.statement, shape, everywhere, 1, Capacity.FUTURE_IDLE)
+            known[shape.number] = bool(replicas.any())
+        return known[shape.number]
 
     stuck = list[VictimUnit]()
     for unit in units:

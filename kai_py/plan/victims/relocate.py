@@ -13,6 +13,7 @@ constraints must still hold with them.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from msgspec import structs
 
@@ -30,6 +31,7 @@ from kai_py.policy.queue_order import by_priority_and_age
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
 from kai_py.snapshot.resources import Bools
+from kai_py.snapshot.shape import Shape
 
 
 def relocate(state: CycleState, units: Sequence[VictimUnit], action: Action) -> list[VictimUnit]:
@@ -248,6 +250,27 @@ def owns_all_claims(member: Member) -> bool:
 def as_recreated(members: Sequence[Member]) -> list[Member]:
     """The pods as they will be recreated: with new claims that are not allocated yet."""
     return [_with_new_claims(member) if member.claims else member for member in members]
+
+
+class RecreatedShapes:
+    """The shapes of pods once these are recreated; equal ones are one.
+
+    Each pod with allocated claims has a shape of its own, which names the claims.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._known: dict[int, Shape] = {}
+        self._by_content: dict[bytes, Shape] = {}
+
+    def of(self, member: Member) -> Shape:
+        """The shape of ``member`` once it is recreated, or an equal one."""
+        number = member.shape.number
+        if number not in self._known:
+            (new,) = as_recreated([member])
+            content = msgspec.msgpack.encode(replace(new.shape, number=0))
+            self._known[number] = self._by_content.setdefault(content, new.shape)
+        return self._known[number]
 
 
 def _with_new_claims(member: Member) -> Member:
