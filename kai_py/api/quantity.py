@@ -23,6 +23,11 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 MAX_EXPONENT = 400
 """Larger exponents count as this one: no real amount is that large, and 1e1000000000 must not cost
 a gigabyte."""
+MAX_DIGITS = 4000
+"""Digits of the largest number that is read. Sums of such numbers in nano-units can still be
+written: Python converts integers of at most 4,300 digits to text."""
+MAX_NANO = 10**MAX_DIGITS
+"""Products of amounts count as this at most."""
 
 _PATTERN = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -133,7 +138,7 @@ def parse_quantity(value: str | int | float) -> Quantity:
     # Without digits it is 0, except that Go has no fast path for the largest unit.
     is_empty = letters == "Ei" and not (whole or fraction)
     whole = whole.lstrip("0")
-    if is_empty or len(whole) + len(fraction) > 4000:
+    if is_empty or len(whole) + len(fraction) > MAX_DIGITS:
         raise QuantityError(f"quantity {value!r}: unable to parse numeric part of quantity")
     magnitude, form = _magnitude(value, whole, fraction, letters, exponent)
     power = _DECIMAL.get(letters, 0) if not exponent else int(exponent[:12])
@@ -175,7 +180,8 @@ def _magnitude(
         )
     form = QuantityFormat.DECIMAL_SI
     if letters in ("e", "E") and exponent not in ("", "+", "-"):
-        power = max(-4500, min(MAX_EXPONENT, int(exponent[:12])))
+        most = min(MAX_EXPONENT, MAX_DIGITS - len(whole))
+        power = max(-4500, min(most, int(exponent[:12])))
         form = QuantityFormat.DECIMAL_EXPONENT
     elif letters in _DECIMAL and not exponent:
         power = _DECIMAL[letters]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kai_py.api.numbers import MAX_COUNT, NumberError, parse_count, parse_int64
 from kai_py.api.quantity import (
     MAX_CAPPED,
+    MAX_DIGITS,
     NANO,
     Quantity,
     QuantityError,
@@ -157,6 +158,13 @@ def test_the_canonical_form_reads_back_as_the_same_value(nano, form):
     if form is QuantityFormat.BINARY_SI:
         nano = max(-MAX_CAPPED, min(MAX_CAPPED, nano))
     assert parse_quantity(str(Quantity(nano, form))).nano == nano
+
+
+@pytest.mark.parametrize("exponent", ["", "E", "e400", "e1000000000"])
+def test_sums_of_the_largest_amounts_can_be_written(exponent):
+    largest = parse_quantity("9" * MAX_DIGITS + exponent)
+    assert len(str(largest + largest)) <= MAX_DIGITS + 2
+    assert len(str(Quantity((largest + largest).nano + 1))) > MAX_DIGITS
 
 
 DIGITS = "9" * 5000
