@@ -18,14 +18,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from kai_py.api.quantity import NANO, Quantity, QuantityError, parse_quantity
+from kai_py.api.quantity import MAX_NANO, NANO, Quantity, QuantityError, parse_quantity
 from kai_py.api.records.resource import (
     AllocationResult,
     Device,
     DeviceRequestAllocationResult,
     NodeAllocatableMapping,
 )
-from kai_py.snapshot.resources import amount
+from kai_py.snapshot.resources import amount_of
 
 FindDevice = Callable[[str, str, str], Device | None]
 """(driver, pool, device) to the device."""
@@ -51,7 +51,7 @@ class NodeResources(Struct, frozen=True):
             _add(total, name, quantity)
         for name, quantity in self.per_container.items():
             _add(total, name, Quantity(quantity.nano * containers, quantity.format))
-        return {name: amount(name, str(quantity)) for name, quantity in total.items()}
+        return {name: amount_of(name, quantity) for name, quantity in total.items()}
 
     def status(self, claim: str) -> dict[str, Any]:
         """The pod's ``status.nodeAllocatableResourceClaimStatuses[]``, but the containers."""
@@ -135,7 +135,7 @@ def _by_mapping(
 
 
 def _product(left: Quantity, right: Quantity) -> Quantity:
-    return Quantity(left.nano * right.nano // NANO, left.format)
+    return Quantity(min(left.nano * right.nano // NANO, MAX_NANO), left.format)
 
 
 def _read(text: str | float) -> Quantity:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from kai_py.api.quantity import parse_quantity
+from kai_py.api.quantity import Quantity, parse_quantity
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -70,8 +70,12 @@ def amount(resource: str, quantity: str | float) -> float:
 
     Raises QuantityError for malformed text.
     """
-    parsed = parse_quantity(quantity)
-    units = parsed.milli() if resource == "cpu" else parsed.value()
+    return amount_of(resource, parse_quantity(quantity))
+
+
+def amount_of(resource: str, quantity: Quantity) -> float:
+    """A quantity in the unit of its row, at most ``largest_amount``."""
+    units = quantity.milli() if resource == "cpu" else quantity.value()
     largest = largest_amount(resource)
     return float(max(-largest, min(units, largest)))
 
