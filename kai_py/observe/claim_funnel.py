@@ -13,6 +13,7 @@ from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis, OptionDiagnosis, diagnose_allocation
 from kai_py.dra.explain.diagnosis_message import diagnosis_message
 from kai_py.dra.identity import AllocationError
+from kai_py.snapshot.quarantine import Quarantine, ignore_failure
 from kai_py.snapshot.snapshot import Snapshot
 
 
@@ -93,7 +94,7 @@ def claim_funnel(snapshot: Snapshot, namespace: str, name: str) -> ClaimFunnel |
 
 
 def _funnel(snapshot: Snapshot, claim: ResourceClaim) -> AllocationDiagnosis | AllocationError:
-    devices = ClusterDevices()
+    devices = ClusterDevices(quarantine=Quarantine(ignore_failure))
     devices.sync(snapshot.devices)
     nodes = snapshot.nodes.records
     all_nodes = np.arange(len(nodes), dtype=np.int64)

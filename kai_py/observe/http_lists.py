@@ -25,12 +25,13 @@ from kai_py.observe.tenant_answers import (
 )
 from kai_py.observe.visibility import Visibility
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.quarantine import Quarantine, ignore_failure
 from kai_py.snapshot.snapshot import Snapshot
 
 
 def entries_of(snapshot: Snapshot) -> list[DeviceEntry]:
     """The devices of a snapshot, by node: those in ResourceSlices, then those of plugins."""
-    devices = ClusterDevices()
+    devices = ClusterDevices(quarantine=Quarantine(ignore_failure))
     devices.sync(snapshot.devices)
     published = list_devices(
         devices.inventory,

@@ -1,6 +1,23 @@
 """What becomes of the devices that a claim might have, as counts that add up."""
 
+import dataclasses
+
+from msgspec.structs import replace
+
+from kai_py.api.records.resource import (
+    AllocationResult,
+    CELDeviceSelector,
+    DeviceAllocationResult,
+    DeviceClaim,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    DeviceSelector,
+    DeviceSubRequest,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+)
 from kai_py.observe.claim_funnel import claim_funnel
+from kai_py.observe.http_lists import entries_of
 from tests.support.scenario import (
     claim,
     claiming,
@@ -51,3 +68,34 @@ def test_a_claim_that_finds_devices_has_no_complaint_and_one_that_holds_some_say
     assert claim_funnel(snapshot, "default", "wanted").message == ""
     assert claim_funnel(snapshot, "default", "p").allocated == ("gpu.nvidia.com/n1/gpu-0",)
     assert claim_funnel(snapshot, "default", "missing") is None
+
+
+def test_an_alternative_that_cannot_be_evaluated_is_told():
+    """The search does not come to it, as the first alternative is there."""
+    bad = (DeviceSelector(cel=CELDeviceSelector(expression="1 +")),)
+    first = DeviceSubRequest(name="first", device_class_name="gpu.nvidia.com")
+    second = DeviceSubRequest(name="second", device_class_name="gpu.nvidia.com", selectors=bad)
+    requests = (DeviceRequest(name="gpu", first_available=(first, second)),)
+    spec = ResourceClaimSpec(devices=DeviceClaim(requests=requests))
+    found = claim_funnel(world(replace(claim("wanted"), spec=spec)), "default", "wanted")
+    assert "selector #0: CEL compile error" in found.message
+
+
+def test_an_allocation_that_cannot_be_read_hides_no_other_claim_and_no_device():
+    result = DeviceRequestAllocationResult(
+        request="gpu",
+        driver="gpu.nvidia.com",
+        pool="n1",
+        device="gpu-0",
+        share_id="a",
+        consumed_capacity={"memory": "9" * 5000},
+    )
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))
+    broken = replace(claim("broken"), status=ResourceClaimStatus(allocation=allocation))
+    snapshot = world(claim("wanted"))
+    claims = snapshot.devices.claims | {("default", "broken"): broken}
+    devices = dataclasses.replace(snapshot.devices, claims=claims)
+    snapshot = dataclasses.replace(snapshot, devices=devices)
+    [request] = claim_funnel(snapshot, "default", "wanted").requests
+    assert request.matching == 8
+    assert len(entries_of(snapshot)) == 8

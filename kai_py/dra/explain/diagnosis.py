@@ -137,7 +137,10 @@ def diagnose_allocation(
         return uncached if isinstance(uncached, AllocationError) else failure
     visible = _visible_devices(layout, rows)
     selected = [select_devices(option, layout, visible) for option in query.claims.options]
-    options = tuple(_diagnose_option(each, query, kinds, state) for each in selected)
+    try:
+        options = tuple(_diagnose_option(each, query, kinds, state) for each in selected)
+    except AllocationError as error:  # of an alternative that the search did not come to
+        return error.as_outcome()
 
     def is_feasible(relaxed: Sequence[ResourceClaim]) -> bool:
         other, other_usage = allocator.query(relaxed, nodes, state)
