@@ -13,7 +13,9 @@ import pytest
 
 from kai_py.plan.cycle import run
 from kai_py.plan.cycle.opening import open_cycle
+from kai_py.plan.plan import Plan
 from tests.support.cluster.api import Document
+from tests.support.poison.contention import in_use
 from tests.support.poison.corpus import Poison, corpus
 from tests.support.poison.document import document
 from tests.support.poison.fuzz import absurd
@@ -23,6 +25,8 @@ from tests.support.poison.process import Process, canary, small_world, started
 CORPUS = corpus()
 SUITE_WORLDS, NIGHTLY_WORLDS = 40, 2400
 """Each has about 45 objects, half of them fuzzed: 100,000 in the night."""
+SUITE_CLUSTERS, NIGHTLY_CLUSTERS = 4, 200
+"""Each has 91 objects, which seldom matter to each other if more than a sixth is fuzzed."""
 
 
 @pytest.fixture(autouse=True)
@@ -160,3 +164,52 @@ def test_fuzzed_objects(seed):
 def test_100_000_fuzzed_objects(hundred):
     for seed in range(hundred, hundred + 100):
         fuzzed_world(seed)
+
+
+def fuzzed_cluster(seed: int) -> None:
+    """A cluster in use with fuzzed objects, twice with other values, and its removal."""
+    source = random.Random(seed)
+    process = Process()
+    process.put(*small_world())
+    for number in range(2):
+        documents = [absurd(each, source) if source.random() < 0.15 else each for each in in_use()]
+        source.shuffle(documents)
+        process.put(*documents)
+        canary_starts(process, number)
+        process.show_details()
+        assert not set_aside_of_others(process.cycle())
+    process.remove(*documents)
+    canary_starts(process, 2)
+
+
+def set_aside_of_others(plan: Plan) -> list[str]:
+    """What cannot be processed beside the objects of the tenant."""
+    problems = [each for each in plan.problems if "set aside" in each.message]
+    return [each.message for each in problems if each.object.namespace != "tenant"]
+
+
+@pytest.mark.slow
+def test_a_cluster_in_use_evicts_waits_and_leaves_nodes():
+    """Otherwise its fuzzed values would reach none of the code that weighs gangs."""
+    process = Process()
+    process.put(*small_world(), *in_use())
+    plan = process.cycle()
+    process.show_details()
+    assert not process.rejected
+    assert not [each for collection in process.collections.values() for each in collection.rejected]
+    assert {each.action for each in plan.evictions} >= {"consolidate", "stale"}
+    assert {each.gang for each in plan.nominations} >= {"tenant/PodGroup/reclaims"}
+    assert {"to-align", "wants-part", "uses-partition", "uses-either"} <= started(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SUITE_CLUSTERS))
+def test_fuzzed_objects_of_a_cluster_in_use(seed):
+    fuzzed_cluster(seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("ten", range(SUITE_CLUSTERS, NIGHTLY_CLUSTERS, 10))
+def test_fuzzed_objects_of_many_clusters_in_use(ten):
+    for seed in range(ten, ten + 10):
+        fuzzed_cluster(seed)

@@ -2,34 +2,42 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kai_py.api.choices import Subject
+from kai_py.commit.statuses.kai_messages import with_kai_messages
+from kai_py.commit.statuses.pod import pending_statuses
+from kai_py.commit.statuses.queue import desired_status, queue_reports, queue_status_patch
 from kai_py.config import Configuration
 from kai_py.observe.cluster_metrics import ClusterMetrics
 from kai_py.observe.cluster_state import cluster_state
 from kai_py.observe.cluster_view import ClusterView
 from kai_py.observe.decision_log import DecisionLog
 from kai_py.observe.decision_metrics import DecisionMetrics
-from kai_py.observe.explanation import explain_subject
+from kai_py.observe.explanation import Explanation, explain_subject
 from kai_py.observe.gang_rows import gang_page
 from kai_py.observe.http_api import encode
+from kai_py.observe.http_lists import entries_of
 from kai_py.observe.metrics import Metrics
 from kai_py.observe.node_details import node_page
+from kai_py.observe.plan_text import describe_plan
 from kai_py.plan.plan import Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan
 from kai_py.snapshot.node_kinds import node_kinds
 from kai_py.watch.collection import Collection
-from kai_py.watch.kinds import WATCHED
+from kai_py.watch.kinds import QUEUES, RESOURCE_CLAIMS, WATCHED
 from kai_py.watch.resource import Kind
 from tests.support.cluster.api import Document
 from tests.support.poison.document import QUEUE, document
 
 NOW = 1_800_000_000.0
+SHOWN_CLAIMS = 8
+"""Claims that are explained: for each the index of all devices is built."""
 
 
 @dataclass
@@ -97,16 +105,41 @@ class Process:
         encode(node_kinds(view.snapshot))
         encode(view.plan)
         for gang in view.snapshot.gangs:
-            answer = explain_subject(
-                view.snapshot,
-                view.plan,
-                Subject.GANG,
-                gang,
-                decisions=self._decisions.made_after(0.0),
-                history=lambda _gang: (),
-                limit=5,
-            )
-            encode(answer)
+            encode(self._explain(Subject.GANG, gang))
+
+    def show_details(self) -> None:
+        """What is told of the last cycle in statuses, in texts and of single objects."""
+        view = self._view
+        assert view is not None
+        snapshot, plan, now = view.snapshot, view.plan, datetime.fromtimestamp(self.now, UTC)
+        describe_plan(plan)
+        with_kai_messages(plan, snapshot.gangs.values(), self.now)
+        pending_statuses(plan)
+        encode(entries_of(snapshot))
+        queues = self.collections[QUEUES].objects
+        for report in queue_reports(plan):
+            known = queues.get(("", report.share.queue))
+            if known is not None:
+                encode(queue_status_patch(desired_status(report, known, now), known))
+        subjects = [(Subject.QUEUE, each.name) for each in snapshot.queues]
+        claims = list(self.collections[RESOURCE_CLAIMS].objects)[:SHOWN_CLAIMS]
+        subjects += [(Subject.CLAIM, "/".join(key)) for key in claims]
+        for subject, name in subjects:
+            encode(self._explain(subject, name))
+
+    def _explain(self, subject: Subject, name: str) -> list[Explanation]:
+        view = self._view
+        assert view is not None
+        return explain_subject(
+            view.snapshot,
+            view.plan,
+            subject,
+            name,
+            decisions=self._decisions.made_after(0.0),
+            history=lambda _gang: (),
+            limit=5,
+            ends=self.planner.expected_ends(self.now),
+        )
 
     def _on_change(self, kind: Kind[Any], old: Any, new: Any) -> None:
         self.planner.builder.apply(kind.collection_name, old, new)
