@@ -22,6 +22,8 @@ MAX_DURATION = (2**63 - 1) / 1e9
 MAX_TEXT = 8192
 """Characters of a duration; an annotation can have 262,144, which take most of a second."""
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$"
+LAST_SECOND = 253_402_300_799.0
+"""The end of the year 9999, seconds since the epoch."""
 CLOCK_STEP = 60.0
 """Seconds: smaller corrections of a clock, and differences between machines, are normal."""
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
@@ -96,9 +98,12 @@ def parse_time(text: str) -> datetime | None:
 
 
 def format_time(moment: datetime | float) -> str:
-    """The time, an aware UTC datetime or seconds since the epoch, truncated to seconds."""
+    """The time, an aware UTC datetime or seconds since the epoch, truncated to seconds.
+
+    What lies beyond the calendar, as the year 9999 and a delay of centuries, is its last second.
+    """
     if not isinstance(moment, datetime):
-        moment = datetime.fromtimestamp(int(moment), UTC)
+        moment = datetime.fromtimestamp(int(min(moment, LAST_SECOND)), UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

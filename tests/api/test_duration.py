@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_py.api.cron import CronError, parse_cron
-from kai_py.api.times import DurationError, format_duration, parse_duration, parse_time
+from kai_py.api.times import (
+    DurationError,
+    format_duration,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +28,11 @@ def test_parse(text, seconds):
 def test_refuses_other_text_and_names_it(text):
     with pytest.raises(DurationError, match="is not a duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("moment", [253_402_300_799.5, 262_625_672_819.0, 1e300])
+def test_a_time_beyond_the_calendar_is_its_last_second(moment):
+    assert format_time(moment) == "9999-12-31T23:59:59Z"
 
 
 @given(st.integers(0, 10**10))

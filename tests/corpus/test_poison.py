@@ -82,6 +82,7 @@ def canary_starts(process: Process, number: int = 0) -> None:
     process.put(*gang)
     plan = process.cycle()
     assert {each["metadata"]["name"] for each in gang} <= started(plan), plan.unplaced
+    assert not (*plan.set_aside, *plan.failed_extensions)
     process.show()
     process.remove(*gang)
 

@@ -104,17 +104,16 @@ class Process:
         encode(gang_page(view, queue="", search="", limit=50))
         encode(node_kinds(view.snapshot))
         encode(view.plan)
+        describe_plan(view.plan)
+        pending_statuses(with_kai_messages(view.plan, view.snapshot.gangs.values(), self.now))
         for gang in view.snapshot.gangs:
             encode(self._explain(Subject.GANG, gang))
 
     def show_details(self) -> None:
-        """What is told of the last cycle in statuses, in texts and of single objects."""
+        """What is told of the last cycle in lists, in statuses and of single objects."""
         view = self._view
         assert view is not None
         snapshot, plan, now = view.snapshot, view.plan, datetime.fromtimestamp(self.now, UTC)
-        describe_plan(plan)
-        with_kai_messages(plan, snapshot.gangs.values(), self.now)
-        pending_statuses(plan)
         encode(entries_of(snapshot))
         queues = self.collections[QUEUES].objects
         for report in queue_reports(plan):
