@@ -2,10 +2,10 @@
 
 A bound claim binds the pod to its volume's node affinity and zone. An unbound claim of a class with
 WaitForFirstConsumer follows the class's allowed topologies and the capacity that its driver
-reports, or, in a class without a provisioner, the existing volumes; once a node was selected for
-it, it goes there. One that binds immediately must be bound first (the rules of kube-scheduler's
-VolumeBinding plugin). Disks that a pod names itself bind it to no node, but pods of a node do not
-mount the same one (VolumeRestrictions).
+reports; once a node was selected for it, it goes there. In a class without a provisioner, and where
+the claim has a selector, it follows the existing volumes. One that binds immediately must be bound
+first (the rules of kube-scheduler's VolumeBinding plugin). Disks that a pod names itself bind it to
+no node, but pods of a node do not mount the same one (VolumeRestrictions).
 
 Zones and regions in the labels of a volume bind a pod like its node affinity (VolumeZone): a node
 that is labelled with a zone or a region must have the value of each such label of the volume. Where
@@ -187,8 +187,9 @@ class _ResolvedClaims:
         )
         if storage is None or not_bound:
             return storage
-        if storage.provisioner == NO_PROVISIONER:
-            self.requests.append((volume_request(claim), ClaimRef.of(claim.metadata)))
+        request = volume_request(claim)
+        if storage.provisioner == NO_PROVISIONER or request.selects_volumes:
+            self.requests.append((request, ClaimRef.of(claim.metadata)))
         else:
             self.provision.append(claim.metadata.name)
             self.selectors.extend((*_allowed_topologies(storage), *_selected_node(claim)))
@@ -228,6 +229,7 @@ def volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
         access_modes=spec.access_modes,
         volume_mode=spec.volume_mode,
         selector=spec.selector,
+        attributes_class=spec.volume_attributes_class_name,
     )
 
 

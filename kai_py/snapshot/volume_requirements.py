@@ -41,6 +41,13 @@ class VolumeRequest(Struct, frozen=True):
     access_modes: tuple[str, ...] = ()
     volume_mode: str = "Filesystem"
     selector: LabelSelector | None = None
+    attributes_class: str = ""
+
+    @property
+    def selects_volumes(self) -> bool:
+        """Whether only existing volumes will do: none is provisioned for labels."""
+        selector = self.selector
+        return selector is not None and bool(selector.match_labels or selector.match_expressions)
 
 
 class VolumeToProvision(Struct, frozen=True):

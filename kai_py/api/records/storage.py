@@ -27,6 +27,7 @@ class PersistentVolumeClaimSpec(Record, frozen=True):
 
     volume_name: str = ""
     storage_class_name: str | None = None
+    volume_attributes_class_name: str = ""
     access_modes: tuple[str, ...] = ()
     resources: VolumeResourceRequirements = VolumeResourceRequirements()
     selector: LabelSelector | None = None
@@ -71,6 +72,7 @@ class PersistentVolumeSpec(Record, frozen=True):
 
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
+    volume_attributes_class_name: str = ""
     csi: CSIPersistentVolumeSource | None = None
     claim_ref: ObjectReference | None = None
     capacity: dict[str, QuantityText] = msgspec.field(default_factory=dict)

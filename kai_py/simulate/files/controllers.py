@@ -75,7 +75,11 @@ def bind_claims(found: dict[ObjectKey, Document], claims: Iterable[ObjectKey]) -
         if smallest is not None:
             volumes.remove(smallest)
             _bind(found, key, smallest.name)
-        elif storage and not request.selector and storage.provisioner not in ("", NO_PROVISIONER):
+        elif (
+            storage
+            and not request.selects_volumes
+            and storage.provisioner not in ("", NO_PROVISIONER)
+        ):
             _bind(found, key, _provisioned(found, claim, storage))
 
 
@@ -116,6 +120,7 @@ def _is_made_for(
         and (reference.namespace, reference.name) == (meta.namespace, meta.name)
         and reference.uid in ("", meta.uid)
         and volume.size >= request.size
+        and spec.volume_attributes_class_name == request.attributes_class
         and spec.volume_mode == request.volume_mode
     )
 
@@ -145,6 +150,8 @@ def _provisioned(
         "storageClassName": storage.metadata.name,
         "csi": {"driver": storage.provisioner, "volumeHandle": name},
     }
+    if attributes_class := claim.spec.volume_attributes_class_name:
+        spec["volumeAttributesClassName"] = attributes_class
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     found[ObjectKey(*VOLUME, "", name)] = {

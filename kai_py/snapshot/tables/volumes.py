@@ -173,6 +173,7 @@ class AvailableVolume(Struct, frozen=True):
         spec = self.volume.spec
         return (
             self.volume.storage_class == request.storage_class
+            and spec.volume_attributes_class_name == request.attributes_class
             and spec.volume_mode == request.volume_mode
             and self.size >= request.size
             and set(request.access_modes) <= set(spec.access_modes)

@@ -10,9 +10,10 @@ counts it twice).
 *Exclusive volumes* (VolumeRestrictions): while a pod on any node uses a ReadWriteOncePod claim, no
 other pod with that claim fits anywhere.
 
-*Assumed volumes* (VolumeBinding): unbound claims of a class that waits for its first consumer and
-has no provisioner are bound to existing volumes that are reachable from the pod's node: for each
-claim, the smallest request first, the smallest volume that satisfies it. A volume is chosen once.
+*Assumed volumes* (VolumeBinding): unbound claims of a class that waits for its first consumer, if
+it has no provisioner or the claim has a selector, are bound to existing volumes that are reachable
+from the pod's node: for each claim, the smallest request first, the smallest volume that satisfies
+it. A volume is chosen once.
 
 *Storage capacity* (VolumeBinding): where a driver reports its capacity (``storageCapacity`` of its
 CSIDriver), a node needs, for each claim by itself, a capacity object of the claim's class that

@@ -59,6 +59,31 @@ def test_what_is_claimed_or_of_another_class_or_kind_does_not_serve():
     assert not placed(plan(local_class(), local("v", "n0"), block, using("p", "a")))
 
 
+def test_a_volume_serves_only_claims_of_its_attributes_class():
+    plain, gold = local("v", "n0"), local("w", "n0", size="50Gi")
+    gold = replace(gold, spec=replace(gold.spec, volume_attributes_class_name="gold"))
+    wanting = unbound("a", volume_attributes_class_name="gold")
+    assert not placed(plan(local_class(), plain, wanting, using("p", "a")))
+    assert given(plan(local_class(), plain, gold, wanting, using("p", "a"))) == {"a": "w"}
+    assert given(plan(local_class(), gold, unbound("a"), using("p", "a"))) == {}
+
+
+def test_a_claim_with_a_selector_gets_an_existing_volume_of_a_class_that_provisions():
+    class_that_provisions = replace(local_class(), provisioner=DISK)
+    labelled = local("v", "n1", size="50Gi")
+    labelled = replace(labelled, metadata=replace(labelled.metadata, labels={"tier": "fast"}))
+    world = class_that_provisions, [labelled, local("w", "n0")], using("p", "a")
+    selecting = unbound("a", selector=LabelSelector(match_labels={"tier": "fast"}))
+    found = plan(*world, selecting, nodes=2)
+    assert placed(found) == {"p": "n1"}
+    assert given(found) == {"a": "v"}
+    selecting = unbound("a", selector=LabelSelector(match_labels={"tier": "slow"}))
+    assert not placed(plan(*world, selecting, nodes=2))
+    found = plan(*world, unbound("a", selector=LabelSelector()), nodes=2)
+    ((made,),) = ([pod.provision for pod in gang.pods] for gang in found.placements)
+    assert made == ("a",)
+
+
 def test_a_volume_is_given_once_however_many_nodes_reach_it():
     volumes = [local("v", "n0", "n1"), local("w", "n1")]
     pods = [using(f"p{i}", f"c{i}", created=i) for i in range(3)]
