@@ -30,6 +30,7 @@ from kai_py.api.records.storage import (
 )
 from kai_py.api.records.volume import Volume
 from kai_py.api.references import ClaimRef
+from kai_py.snapshot.attachments import attachment, is_exclusive
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.missing_objects import STORAGE_CLASSES, VOLUME_CLAIMS, MissingObject
 from kai_py.snapshot.resources import amount
@@ -136,14 +137,14 @@ class _ResolvedClaims:
         self._wait_for(_unusable_reason(self.pod, volume, claim))
         if READ_WRITE_ONCE_POD in claim.spec.access_modes:
             self.exclusive.append(f"{claim.metadata.namespace}/{name}")
-        bound, storage = None, None
+        bound, storage = None, self.objects.storage_class(claim.storage_class)
         if claim.spec.volume_name:
             bound = self._resolve_bound(claim)
         else:
-            storage = self._resolve_unbound(claim)
-        found = _attachment(claim, bound, storage)
+            self._resolve_unbound(claim, storage)
+        found = attachment(claim, bound, storage)
         if found is not None:
-            shared = not _is_exclusive(self.pod, claim)
+            shared = not is_exclusive(self.pod, claim)
             self.attached[found] = found if shared else Attachment(found.driver)
 
     def volumes(self, disks: tuple[Disk, ...]) -> PodVolumes:
@@ -177,16 +178,15 @@ class _ResolvedClaims:
         self.selectors.extend(_places(bound))
         return bound
 
-    def _resolve_unbound(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+    def _resolve_unbound(self, claim: PersistentVolumeClaim, storage: StorageClass | None) -> None:
         class_name = claim.storage_class
-        storage = self.objects.storage_class(class_name)
         not_bound = _not_bound_reason(claim, storage)
         lacks_class = storage is None and class_name
         self._wait_for(
             not_bound, MissingObject(STORAGE_CLASSES, class_name) if lacks_class else None
         )
         if storage is None or not_bound:
-            return storage
+            return
         request = volume_request(claim)
         if storage.provisioner == NO_PROVISIONER or request.selects_volumes:
             self.requests.append((request, ClaimRef.of(claim.metadata)))
@@ -194,7 +194,6 @@ class _ResolvedClaims:
             self.provision.append(claim.metadata.name)
             self.selectors.extend((*_allowed_topologies(storage), *_selected_node(claim)))
             self.to_make.update(_to_provision(claim, storage, self.objects))
-        return storage
 
 
 def _places(bound: PersistentVolume | None) -> Iterator[NodeSelector]:
@@ -231,25 +230,6 @@ def volume_request(claim: PersistentVolumeClaim) -> VolumeRequest:
         selector=spec.selector,
         attributes_class=spec.volume_attributes_class_name,
     )
-
-
-def _attachment(
-    claim: PersistentVolumeClaim, bound: PersistentVolume | None, storage: StorageClass | None
-) -> Attachment | None:
-    """What a driver attaches for a claim: its volume, or the one that will be made for it."""
-    if bound is not None:
-        csi = bound.spec.csi
-        return None if csi is None else Attachment(csi.driver, csi.volume_handle)
-    if storage is None or storage.provisioner in ("", NO_PROVISIONER):
-        return None
-    meta = claim.metadata
-    return Attachment(storage.provisioner, f"{meta.namespace}/{meta.name}")
-
-
-def _is_exclusive(pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Whether no other pod uses the claim: it is the pod's, or a StatefulSet's for this pod."""
-    owned = any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
-    return owned or claim.metadata.name.endswith(f"-{pod.metadata.name}")
 
 
 def _disks(volume: Volume) -> Iterator[Disk]:

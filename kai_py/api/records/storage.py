@@ -4,6 +4,7 @@ import msgspec
 
 from kai_py.api.records.core import LabelSelector, NodeSelector, ObjectMeta
 from kai_py.api.records.record import QuantityText, Record
+from kai_py.api.records.volume import AWSElasticBlockStore, GCEPersistentDisk
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -59,6 +60,24 @@ class CSIPersistentVolumeSource(Record, frozen=True):
     volume_handle: str = ""
 
 
+class AzureDisk(Record, frozen=True):
+    """persistentVolume.spec.azureDisk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class CinderVolume(Record, frozen=True):
+    """persistentVolume.spec.cinder."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class PortworxVolume(Record, frozen=True):
+    """persistentVolume.spec.portworxVolume."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
 class ObjectReference(Record, frozen=True):
     """The claim that a volume is, or shall be, bound to."""
 
@@ -74,6 +93,11 @@ class PersistentVolumeSpec(Record, frozen=True):
     storage_class_name: str = ""
     volume_attributes_class_name: str = ""
     csi: CSIPersistentVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: CinderVolume | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    portworx_volume: PortworxVolume | None = None
     claim_ref: ObjectReference | None = None
     capacity: dict[str, QuantityText] = msgspec.field(default_factory=dict)
     access_modes: tuple[str, ...] = ()

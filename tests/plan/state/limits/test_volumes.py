@@ -1,14 +1,24 @@
 """Volumes that drivers attach, and claims that one pod at a time may use."""
 
+import pytest
+from msgspec.structs import replace
+
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.storage import (
+    CSINode,
+    CSINodeDriver,
+    CSINodeSpec,
     PersistentVolume,
     PersistentVolumeClaim,
     VolumeAttachment,
     VolumeAttachmentSource,
     VolumeAttachmentSpec,
+    VolumeNodeResources,
 )
+from kai_py.snapshot.attachments import attachment
+from kai_py.snapshot.volume_requirements import Attachment
 from tests.plan.state.limits.volumes import DISK, bound, disks, plan, takes, using, waiting_disk
+from tests.support.records import from_json
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 
 
@@ -28,6 +38,40 @@ def test_a_volume_that_is_attached_already_costs_nothing():
     assert placed(found) == {"new": "n0"}
     found = plan(takes("n0", 1), bound("a"), [using("p1", "a"), using("p2", "a")])
     assert placed(found) == {"p1": "n0", "p2": "n0"}
+
+
+@pytest.mark.parametrize(
+    ("source", "driver"),
+    [
+        ({"awsElasticBlockStore": {"volumeID": "v"}}, "ebs.csi.aws.com"),
+        ({"azureDisk": {"diskURI": "v"}}, "disk.csi.azure.com"),
+        ({"cinder": {"volumeID": "v"}}, "cinder.csi.openstack.org"),
+        ({"gcePersistentDisk": {"pdName": "v"}}, "pd.csi.storage.gke.io"),
+        ({"portworxVolume": {"volumeID": "v"}}, "pxd.portworx.com"),
+        ({"local": {"path": "v"}}, None),
+    ],
+)
+def test_a_volume_of_a_former_plugin_counts_for_the_driver_that_replaced_it(source, driver):
+    volume = from_json(PersistentVolume, {"spec": source})
+    found = attachment(PersistentVolumeClaim(), volume, None)
+    assert found == (driver and Attachment(driver, "v"))
+
+
+def test_a_volume_to_be_made_by_a_former_plugin_counts_for_its_driver():
+    storage = replace(disks(), provisioner="kubernetes.io/aws-ebs")
+    drivers = (CSINodeDriver(name="ebs.csi.aws.com", allocatable=VolumeNodeResources(count=1)),)
+    limit = CSINode(metadata=ObjectMeta(name="n0"), spec=CSINodeSpec(drivers=drivers))
+    pods = [using(f"p{i}", f"data-p{i}") for i in range(2)]
+    claims = [waiting_disk(f"data-p{i}") for i in range(2)]
+    assert len(placed(plan(limit, storage, claims, pods))) == 1
+
+
+def test_a_volume_whose_object_is_gone_counts_while_its_pod_runs():
+    claim, _ = bound("a")
+    claim = replace(claim, spec=replace(claim.spec, storage_class_name="disks"))
+    running = using("old", "a", node="n0")
+    found = plan(takes("n0", 1), disks(), claim, running, bound("b"), using("new", "b"))
+    assert placed(found) == {}
 
 
 def test_nodes_and_drivers_without_a_limit_take_any():
