@@ -7,6 +7,7 @@ Source: Kubernetes' CEL libraries for quantities and semantic versions.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -34,6 +35,7 @@ _METHOD_ALIASES = {
     "equals": ("compareTo", " == 0"),
     "equalto": ("compareTo", " == 0"),
 }
+MAX_NUMBER = sys.float_info.max
 _UNITS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20))
 _VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 
@@ -175,8 +177,7 @@ def is_version(term: Term) -> bool:
 def constant(term: Term) -> Fraction | None:
     """The value of a term made of numbers only, else None."""
     if term.kind == "number":
-        text = term.value.rstrip("uU")
-        return Fraction(int(text, 16)) if text.startswith("0x") else Fraction(text)
+        return _literal(term.value.rstrip("uU"))
     if term.kind == "group":
         return constant(term.parts[0])
     if term.kind != "binary" or term.value not in ("+", "-", "*", "/"):
@@ -185,6 +186,19 @@ def constant(term: Term) -> Fraction | None:
     if left is None or right is None:
         return None
     return _calculated(left, term.value, right, whole=_is_whole(term))
+
+
+def _literal(text: str) -> Fraction | None:
+    if text.startswith("0x"):
+        return _bounded(Fraction(int(text, 16)))
+    # First as a float: an exponent of a million would be multiplied out.
+    nearest = float(text)
+    return (Fraction(text) if nearest else Fraction(0)) if abs(nearest) <= MAX_NUMBER else None
+
+
+def _bounded(number: Fraction) -> Fraction | None:
+    """The number, None where no double holds it: then an API server takes it for no literal."""
+    return number if abs(number) <= MAX_NUMBER else None
 
 
 def write_quantity(number: Fraction, source: str) -> str:
@@ -236,5 +250,5 @@ def _calculated(left: Fraction, operator: str, right: Fraction, *, whole: bool) 
             return None
         quotient = left / right
         # CEL divides integers by truncation towards zero, as int() does.
-        return Fraction(int(quotient)) if whole else quotient
-    return {"+": left + right, "-": left - right, "*": left * right}[operator]
+        return _bounded(Fraction(int(quotient)) if whole else quotient)
+    return _bounded({"+": left + right, "-": left - right, "*": left * right}[operator])
