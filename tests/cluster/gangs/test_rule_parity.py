@@ -1,26 +1,11 @@
-"""Rules between pods, asked of kube-scheduler's own filter plugins and of ours, on random clusters.
+"""Rules between pods, asked of kube-scheduler's filter plugins and of ours, on random clusters."""
 
-The plugins are compiled from the release that the control plane has into a small program that reads
-clusters and says on which nodes each pod that is asked about passes; no API server takes part.
-"""
-
-import json
 import random
-import subprocess
-from typing import Any
 
 import pytest
 
-from kai_py.api.records.core import PartialObjectMetadata, Pod
-from kai_py.api.records.node import Node
-from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.state.pod_rules import PodRuleCounts
-from kai_py.policy.fit import replicas_that_fit, static_fit
-from tests.cluster.controlplane.oracles import filter_program
-from tests.support.records import from_json
-from tests.support.scenario import QUEUE, cluster, queue
+from tests.cluster.gangs.filter_oracle import Document, judge
 
-Document = dict[str, Any]
 HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}, "third": {"team": "a"}}
 CLUSTERS = 2_000
@@ -218,73 +203,13 @@ def random_cluster(seed: int) -> Document:
     }
 
 
-def theirs(clusters: list[Document]) -> list[list[list[str]]]:
-    """Per cluster and pod the nodes on which kube-scheduler's plugins let it pass, sorted."""
-    lines = "".join(json.dumps(each) + "\n" for each in clusters)
-    answer = subprocess.run(
-        [filter_program()], input=lines, capture_output=True, text=True, check=True
-    )
-    return [[sorted(names) for names in json.loads(line)] for line in answer.stdout.splitlines()]
-
-
-def ours(document: Document) -> list[list[str]]:
-    """The same of our filters."""
-    asked = []
-    for each in document["asked"]:
-        meta = each["metadata"] | {"annotations": {QUEUE: "q"}}
-        asked.append(from_json(Pod, each | {"metadata": meta}))
-    world = cluster(
-        [from_json(Node, each) for each in document["nodes"]],
-        [from_json(PartialObjectMetadata, each) for each in document["namespaces"]],
-        queue("q", 100),
-        [from_json(Pod, each) for each in document["pods"]],
-        asked,
-    )
-    snapshot = world.snapshot()
-    members = {m.pod.name: m for gang in snapshot.gangs.values() for m in gang.members}
-    pod_rules = PodRuleCounts(snapshot, lambda: ()).rules(Capacity.IDLE)
-    found = []
-    for each in document["asked"]:
-        shape = members[each["metadata"]["name"]].shape
-        mask = static_fit(shape, snapshot.nodes).mask.copy()
-        for _, passes in pod_rules.filters(shape):
-            mask &= passes
-        allocatable = snapshot.nodes.allocatable
-        free = allocatable - snapshot.used
-        fits = replicas_that_fit(shape, snapshot.resources, free, mask, allocatable) > 0
-        found.append([name for row, name in enumerate(snapshot.nodes.names) if fits[row]])
-    return found
-
-
-def compare(seeds: range) -> tuple[int, int, list[tuple[int, int]]]:
-    """Pods that pass somewhere, somewhere not, and (seed, pod) of those that differ."""
-    clusters = [random_cluster(seed) for seed in seeds]
-    answers = theirs(clusters)
-    passing = refused = 0
-    differ = []
-    for seed, document, verdicts in zip(seeds, clusters, answers, strict=True):
-        for at, (wanted, found) in enumerate(zip(verdicts, ours(document), strict=True)):
-            passing += bool(wanted)
-            refused += len(wanted) < len(document["nodes"])
-            if wanted != found:
-                differ.append((seed, at))
-    return passing, refused, differ
-
-
-def judge(seeds: range) -> None:
-    passing, refused, differ = compare(seeds)
-    assert passing > len(seeds), "too few pods pass anywhere"
-    assert refused > len(seeds), "too few nodes are refused"
-    assert not differ, f"{len(differ)} pods, first {differ[:5]}"
-
-
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_our_filters_pass_the_nodes_of_kube_schedulers_plugins():
-    judge(range(200))
+    judge(random_cluster, range(200))
 
 
 @pytest.mark.nightly
 @pytest.mark.cluster
 def test_our_filters_pass_the_nodes_of_kube_schedulers_plugins_on_many_clusters():
-    judge(range(200, 200 + CLUSTERS))
+    judge(random_cluster, range(200, 200 + CLUSTERS))

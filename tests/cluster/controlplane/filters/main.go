@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"log"
 	"os"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -23,10 +25,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeports"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumerestrictions"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumezone"
 	schedruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
@@ -36,6 +43,30 @@ type cluster struct {
 	Nodes      []*v1.Node      `json:"nodes"`
 	Pods       []*v1.Pod       `json:"pods"`
 	Asked      []*v1.Pod       `json:"asked"`
+
+	Volumes     []*v1.PersistentVolume          `json:"persistentvolumes"`
+	Claims      []*v1.PersistentVolumeClaim     `json:"persistentvolumeclaims"`
+	Classes     []*storagev1.StorageClass       `json:"storageclasses"`
+	Drivers     []*storagev1.CSIDriver          `json:"csidrivers"`
+	NodeDrivers []*storagev1.CSINode            `json:"csinodes"`
+	Capacities  []*storagev1.CSIStorageCapacity `json:"csistoragecapacities"`
+	Attachments []*storagev1.VolumeAttachment   `json:"volumeattachments"`
+}
+
+func (read cluster) objects() []runtime.Object {
+	return slices.Concat(
+		listed(read.Namespaces), listed(read.Nodes), listed(read.Volumes), listed(read.Claims),
+		listed(read.Classes), listed(read.Drivers), listed(read.NodeDrivers),
+		listed(read.Capacities), listed(read.Attachments),
+	)
+}
+
+func listed[T runtime.Object](objects []T) []runtime.Object {
+	found := []runtime.Object{}
+	for _, each := range objects {
+		found = append(found, each)
+	}
+	return found
 }
 
 type maker struct {
@@ -59,6 +90,11 @@ var makers = []maker{
 	{schedruntime.FactoryAdapter(features, interpodaffinity.New), &config.InterPodAffinityArgs{}},
 	{schedruntime.FactoryAdapter(features, podtopologyspread.New),
 		&config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}},
+	{schedruntime.FactoryAdapter(features, nodeports.New), nil},
+	{schedruntime.FactoryAdapter(features, volumerestrictions.New), nil},
+	{schedruntime.FactoryAdapter(features, nodevolumelimits.NewCSI), nil},
+	{schedruntime.FactoryAdapter(features, volumebinding.New), &config.VolumeBindingArgs{}},
+	{schedruntime.FactoryAdapter(features, volumezone.New), nil},
 }
 
 func main() {
@@ -84,14 +120,12 @@ func main() {
 func answers(read cluster) [][]string {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	objects := []runtime.Object{}
-	for _, each := range read.Namespaces {
-		objects = append(objects, each)
-	}
 	snapshot := cache.NewSnapshot(read.Pods, read.Nodes)
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(read.objects()...), 0)
+	csiNodes := factory.Storage().V1().CSINodes().Lister()
 	handle, err := schedruntime.NewFramework(ctx, nil, nil,
-		schedruntime.WithSnapshotSharedLister(snapshot), schedruntime.WithInformerFactory(factory))
+		schedruntime.WithSnapshotSharedLister(snapshot), schedruntime.WithInformerFactory(factory),
+		schedruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(csiNodes)))
 	if err != nil {
 		log.Fatal(err)
 	}
