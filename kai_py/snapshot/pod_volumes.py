@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from kai_py.api.records.storage import (
@@ -31,6 +31,7 @@ from kai_py.api.records.storage import (
 from kai_py.api.records.volume import Volume
 from kai_py.api.references import ClaimRef
 from kai_py.snapshot.attachments import attachment, is_exclusive
+from kai_py.snapshot.available_volumes import parse_volume
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.missing_objects import STORAGE_CLASSES, VOLUME_CLAIMS, MissingObject
 from kai_py.snapshot.resources import amount
@@ -266,14 +267,19 @@ def _unusable_reason(pod: Pod, volume: Volume, claim: PersistentVolumeClaim) -> 
 
 
 def _no_volume_reason(claim: PersistentVolumeClaim, bound: PersistentVolume | None) -> str:
-    """Why the volume that a claim names is not its own, or "": its author may name any volume."""
+    """Why the volume that a claim names is not its own, or "": its author may name any volume.
+
+    One that no claim has is going to be bound, unless it does not satisfy the claim.
+    """
     meta = claim.metadata
     named = f'persistentvolumeclaim "{meta.name}" names persistentvolume "{claim.spec.volume_name}"'
     if bound is None:
         return f"{named}, which does not exist"
     owner = bound.spec.claim_ref
     if owner is None:
-        return ""
+        request = structs.replace(volume_request(claim), selector=None)
+        may_have = parse_volume(bound).satisfies(request)
+        return "" if may_have else f"{named}, which does not satisfy it"
     is_same = (owner.namespace, owner.name) == (meta.namespace, meta.name)
     if is_same and (owner.uid or meta.uid) == meta.uid:
         return ""

@@ -12,6 +12,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from kai_py.api.references import ClaimRef, PodRef
+from kai_py.snapshot.available_volumes import AvailableVolume
 from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.gang_changes import NOTHING_KNOWN, GangChanges
 from kai_py.snapshot.gangs import Gang, Member
@@ -27,7 +28,7 @@ from kai_py.snapshot.tables.known_names import MisnamedScheduler, NamesByScope
 from kai_py.snapshot.tables.numa import NumaNode
 from kai_py.snapshot.tables.pod_rules import PodRuleIndex
 from kai_py.snapshot.tables.queues import QueueInfo
-from kai_py.snapshot.tables.volumes import AvailableVolume, NodeStorageCapacity
+from kai_py.snapshot.tables.volumes import NodeStorageCapacity
 from kai_py.snapshot.volume_requirements import Attachment, Disk
 
 

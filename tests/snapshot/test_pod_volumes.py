@@ -14,7 +14,11 @@ from kai_py.api.records.core import (
     OwnerReference,
     SelectorRequirement,
 )
-from kai_py.api.records.storage import ObjectReference, VolumeNodeAffinity
+from kai_py.api.records.storage import (
+    ObjectReference,
+    VolumeNodeAffinity,
+    VolumeResourceRequirements,
+)
 from kai_py.api.records.volume import EphemeralVolumeSource, Volume
 from tests.plan.state.limits.volumes import bound, disks, plan, using, waiting_disk
 from tests.support.scenario import cluster, node, placed, pod, queue
@@ -61,6 +65,19 @@ def test_a_claim_that_names_the_volume_of_another_keeps_its_pod_waiting(owner, s
     said = (
         'pod default/p: persistentvolumeclaim "a" names persistentvolume "pv-a", '
         "which belongs to another claim."
+    )
+    assert messages(plan(claim, volume, using("p", "a"))) == ([] if starts else [said])
+
+
+@pytest.mark.parametrize(("size", "starts"), [("5Gi", True), ("6Gi", False)])
+def test_a_claim_that_names_a_volume_that_it_cannot_have_keeps_its_pod_waiting(size, starts):
+    claim, volume = bound("a")
+    asked = VolumeResourceRequirements(requests={"storage": size})
+    claim = replace(claim, spec=replace(claim.spec, resources=asked))
+    volume = replace(volume, spec=replace(volume.spec, capacity={"storage": "5Gi"}))
+    said = (
+        'pod default/p: persistentvolumeclaim "a" names persistentvolume "pv-a", '
+        "which does not satisfy it."
     )
     assert messages(plan(claim, volume, using("p", "a"))) == ([] if starts else [said])
 

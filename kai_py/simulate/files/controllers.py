@@ -41,8 +41,8 @@ from kai_py.grouping.admitted import shared_groups
 from kai_py.simulate.files.object_files import ObjectKey
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.files.written_objects import volume_claimed, with_spec
+from kai_py.snapshot.available_volumes import AvailableVolume, parse_volume
 from kai_py.snapshot.pod_volumes import volume_request
-from kai_py.snapshot.tables.volumes import AvailableVolume, parse_volume
 from kai_py.snapshot.volume_requirements import VolumeRequest
 
 VOLUME = ("", "PersistentVolume")

@@ -15,18 +15,18 @@ from typing import ClassVar
 from msgspec import Struct
 
 from kai_py.api.quantity import QuantityError
-from kai_py.api.records.core import LabelSelector, NodeSelector
+from kai_py.api.records.core import LabelSelector
 from kai_py.api.records.storage import (
     CSINode,
     CSIStorageCapacity,
     PersistentVolume,
     VolumeAttachment,
 )
-from kai_py.api.selectors import label_selector_matches
+from kai_py.snapshot.available_volumes import AvailableVolume, parse_volume
 from kai_py.snapshot.derived_pod import AssumedBinding
 from kai_py.snapshot.resources import amount
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
-from kai_py.snapshot.volume_requirements import Attachment, VolumeRequest
+from kai_py.snapshot.volume_requirements import Attachment
 
 
 class AttachLimits:
@@ -156,34 +156,6 @@ def _parse_capacity(record: CSIStorageCapacity) -> NodeStorageCapacity | None:
         return None
 
 
-class AvailableVolume(Struct, frozen=True):
-    """A volume, how large it is (bytes), and from which nodes it can be reached (None: all)."""
-
-    volume: PersistentVolume
-    size: float
-    node_selector: NodeSelector | None
-
-    @property
-    def name(self) -> str:
-        """The volume's name."""
-        return self.volume.metadata.name
-
-    def satisfies(self, request: VolumeRequest) -> bool:
-        """Whether a claim with this request may have the volume, wherever its pod is."""
-        spec = self.volume.spec
-        return (
-            self.volume.storage_class == request.storage_class
-            and spec.volume_attributes_class_name == request.attributes_class
-            and spec.volume_mode == request.volume_mode
-            and self.size >= request.size
-            and set(request.access_modes) <= set(spec.access_modes)
-            and (
-                request.selector is None
-                or label_selector_matches(request.selector, self.volume.metadata.labels)
-            )
-        )
-
-
 class AvailableVolumes(PodTable):
     """Volumes without a claim, by name, and the pods to whose claims some are being given."""
 
@@ -223,13 +195,3 @@ class AvailableVolumes(PodTable):
         """The volumes without a claim that are not assumed for one, the smallest first."""
         left = (each for name, each in self._known.items() if name not in self._assumed)
         return tuple(sorted(left, key=lambda each: (each.size, each.name)))
-
-
-def parse_volume(volume: PersistentVolume) -> AvailableVolume:
-    """A volume whose size cannot be read has none, so that it satisfies no sized request."""
-    affinity = volume.spec.node_affinity
-    try:
-        size = amount("storage", volume.spec.capacity.get("storage", 0))
-    except QuantityError:
-        size = 0.0
-    return AvailableVolume(volume, size, affinity.required if affinity else None)

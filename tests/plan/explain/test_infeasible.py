@@ -359,8 +359,10 @@ def disk_on(host):
     """A claim with a volume that only one node reaches, which may not exist."""
     field = SelectorRequirement(key=HOST, operator="In", values=(host,))
     reached = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(field,)),))
-    volume = PersistentVolumeSpec(node_affinity=VolumeNodeAffinity(required=reached))
-    claim = PersistentVolumeClaimSpec(volume_name="disk", access_modes=("ReadWriteMany",))
+    modes = ("ReadWriteMany",)
+    affinity = VolumeNodeAffinity(required=reached)
+    volume = PersistentVolumeSpec(node_affinity=affinity, access_modes=modes)
+    claim = PersistentVolumeClaimSpec(volume_name="disk", access_modes=modes)
     meta = ObjectMeta(name="data", namespace="default", uid="data")
     return [
         PersistentVolume(metadata=ObjectMeta(name="disk", uid="disk"), spec=volume),

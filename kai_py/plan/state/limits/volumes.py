@@ -37,12 +37,12 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.limits.base import AllocatedItems, ReplicaCache
 from kai_py.plan.state.undo import Undo, no_undo
 from kai_py.policy.node_filters import matches_selector
+from kai_py.snapshot.available_volumes import AvailableVolume
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.nodes import NodeColumns
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
-from kai_py.snapshot.tables.volumes import AvailableVolume
 from kai_py.snapshot.volume_requirements import Attachment, VolumeRequest, VolumeToProvision
 
 

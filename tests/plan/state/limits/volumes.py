@@ -36,7 +36,8 @@ def bound(names, *, modes=("ReadWriteOnce",)):
         PersistentVolume(
             metadata=ObjectMeta(name=f"pv-{name}", uid=f"pv-{name}"),
             spec=PersistentVolumeSpec(
-                csi=CSIPersistentVolumeSource(driver=DISK, volume_handle=f"vol-{name}")
+                access_modes=modes,
+                csi=CSIPersistentVolumeSource(driver=DISK, volume_handle=f"vol-{name}"),
             ),
         )
         for name in names
