@@ -108,8 +108,9 @@ class Consolidation(VictimStrategy):
         if self._ordered is None:
             hardest = by_shape(self.request.members)[0][0]
             mask = self.state.admitting(hardest.shape)
-            units = _by_node(self.state, self.pool).in_order(hardest, mask)
-            self._ordered = _relocatable_first(self.state, units, self.pool.recreated)
+            by_node = _by_node(self.state, self.pool)
+            units = by_node.in_order(hardest, mask)
+            self._ordered = _relocatable_first(self.state, units, by_node.recreated)
         self._ordered, units = tee(self._ordered)
         return units
 

@@ -17,7 +17,7 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.eviction_cost import EvictionCosts
-from kai_py.plan.victims.relocate import may_relocate
+from kai_py.plan.victims.relocate import RecreatedShapes, may_relocate
 from kai_py.plan.victims.replica_steps import units_by_row
 from kai_py.plan.victims.units import VictimUnit, is_evicted
 from kai_py.snapshot.gangs import Member
@@ -71,6 +71,7 @@ class UnitsByNode:
 
         What they release does not change within a cycle. ``changes``: those of their pool, in all.
         """
+        self.recreated = RecreatedShapes()
         self._state, self._costs, self._changes = state, costs, changes
         self._evicted = list(state.statement.evicted)
         self._requests: dict[int, Floats] = {}
