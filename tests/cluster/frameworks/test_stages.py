@@ -53,13 +53,15 @@ async def test_groups_of_the_sample_of_lws_get_a_node_pool_each(
     async with scheduling(real), real.run_nodes([*pools, *too_small]):
         await real.submit(document)
         bound = await view.wait_bound(name, 8, within=LONG)
-        assert pools_of(bound) == {0: {bound[f"{name}-0"][0]}, 1: {bound[f"{name}-1"][0]}}
-        assert {pool for each in pools_of(bound).values() for pool in each} == {"a", "b"}
-        message = await view.wait_pending(f"{name}-2", 1, reason="Unschedulable", within=LONG)
+        assert sorted(pools_of(bound).values(), key=sorted) == [{"a"}, {"b"}]
+        # Any of the three leaders may be the last one that is seen.
+        (waiting,) = {0, 1, 2} - set(pools_of(bound))
+        pending = f"{name}-{waiting}"
+        message = await view.wait_pending(pending, 1, reason="Unschedulable", within=LONG)
         assert "Capacity is also needed for 3 pods that are not created yet." in message
         async with real.run_nodes(nodes(2, "100m", prefix="d", labels={NODE_POOL: "d"})):
             bound = await view.wait_bound(name, 12, within=LONG)
-            assert pools_of(bound)[2] == {"d"}
+            assert pools_of(bound)[waiting] == {"d"}
 
 
 def pools_of(bound: dict[str, str]) -> dict[int, set[str]]:
