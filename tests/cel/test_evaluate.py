@@ -1,6 +1,7 @@
 """Expressions and what they give, library by library."""
 
 import gc
+from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -14,6 +15,8 @@ from kai_py.cel.library.convert import to_string
 from kai_py.cel.library.versions import parse_semver
 from kai_py.cel.types import DYN, QUANTITY, STRING, Type, map_of
 from kai_py.cel.values import CELRuntimeError, CostLimitError, Uint
+from tests.support.cpu_limit import cpu_limit
+from tests.support.patience import processor_seconds
 
 ENVIRONMENT = Environment(
     {"gpu": Type("Gpu"), "name": STRING},
@@ -469,3 +472,14 @@ def test_nothing_is_ordered_beside_nan(text, left, right, operator):
         evaluate(text.format(left, operator, right))
     assert caught.value.reason == "NaN values cannot be ordered"
     assert evaluate(f"dyn({left}) != {right}")
+
+
+@pytest.mark.parametrize("call", ["double('{}')", "isQuantity('{}')", "quantity('{}') == null"])
+def test_a_long_text_that_is_no_number_is_read_in_one_pass(call):
+    """The longest that an expression may have: its digits must not be divided in every way."""
+    compiled("true")  # reads the grammar
+    with cpu_limit(processor_seconds(0.3)):
+        program = compile_expression(call.format("1" * 10_000 + "x"), ENVIRONMENT)
+        if not isinstance(program, CompileError):
+            with suppress(CELRuntimeError):
+                program.evaluate(ACTIVATION)
