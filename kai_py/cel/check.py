@@ -32,16 +32,10 @@ from kai_py.cel.syntax import (
 )
 from kai_py.cel.types import (
     BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
     DYN,
     ERROR,
     INT,
-    NULL,
-    STRING,
-    TIMESTAMP,
-    UINT,
+    TYPE_NAMES,
     Bindings,
     Type,
     describe,
@@ -51,14 +45,6 @@ from kai_py.cel.types import (
     type_of,
 )
 from kai_py.cel.values import KINDS
-
-TYPE_NAMES = {
-    "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES,
-    "null_type": NULL, "list": list_of(DYN), "map": map_of(DYN, DYN), "type": Type("type"),
-    "optional_type": optional_of(DYN), DURATION.name: DURATION, TIMESTAMP.name: TIMESTAMP,
-    "net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR"),
-}  # fmt: skip
-"""The types that expressions can name, such as ``int`` in ``type(x) == int``."""
 
 
 class Environment(Struct, frozen=True, eq=False):

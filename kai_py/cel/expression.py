@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from kai_py.cel import closures, values
 from kai_py.cel.actual_cost import BY_OVERLOAD, CALL_COSTS, NESTED_WORK
-from kai_py.cel.check import TYPE_NAMES, Checked, Environment, check
+from kai_py.cel.check import Checked, Environment, check
 from kai_py.cel.closures import Activation, Closure, Frame
 from kai_py.cel.library import find
 from kai_py.cel.library.strings import compile_pattern
@@ -39,7 +39,7 @@ from kai_py.cel.syntax import (
     variable_path,
     walk,
 )
-from kai_py.cel.types import Type
+from kai_py.cel.types import TYPE_NAMES, Type
 from kai_py.cel.values import CELRuntimeError, TypeName, Value
 
 CONVERSIONS = frozenset(

@@ -31,11 +31,10 @@ from kai_py.cel.syntax import (
     Select,
 )
 from kai_py.cel.syntax_errors import first_fault
+from kai_py.cel.types import TYPE_NAMES
 
 MAX_DEPTH = 100
-DOTTED_TYPES = frozenset(
-    {"google.protobuf.Duration", "google.protobuf.Timestamp", "net.CIDR", "net.IP"}
-)
+DOTTED_TYPES = frozenset(name for name in TYPE_NAMES if "." in name)
 MAX_LENGTH = 100_000
 
 _RULES = {
@@ -200,12 +199,8 @@ def _take_sign(tree: Tree) -> bool:
 
 def _no_operand(operator: Tree, operand: Tree) -> ExpressionError:
     """The error for a ``!`` or ``-`` that is the operand of the other."""
-    _, wrong = _first_token(operator)
-    text = f"-{wrong}"
-    if operator.data == "unary_neg":
-        _, wrong = _first_token(operand)
-        text = f"-{wrong}"
-    return ExpressionError(f"Syntax error: no viable alternative at input '{text}'", _at(wrong))
+    _, wrong = _first_token(operand if operator.data == "unary_neg" else operator)
+    return ExpressionError(f"Syntax error: no viable alternative at input '-{wrong}'", _at(wrong))
 
 
 def _first_token(tree: Tree) -> tuple[Tree, lark.Token]:

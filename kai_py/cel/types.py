@@ -71,6 +71,15 @@ def type_of(value: Type) -> Type:
     return Type("type", (value,))
 
 
+TYPE_NAMES = {
+    "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES,
+    "null_type": NULL, "list": list_of(DYN), "map": map_of(DYN, DYN), "type": Type("type"),
+    "optional_type": optional_of(DYN), DURATION.name: DURATION, TIMESTAMP.name: TIMESTAMP,
+    "net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR"),
+}  # fmt: skip
+"""The types that expressions can name, such as ``int`` in ``type(x) == int``."""
+
+
 def describe(type_: Type) -> str:
     """The type as the checker's messages show it."""
     name = SHORT_NAMES.get(type_.name, type_.name)

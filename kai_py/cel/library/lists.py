@@ -58,8 +58,12 @@ def _extreme(name: str, elements: List, wanted: int) -> Value:
 
 def _require(name: str, elements: List, kinds: tuple[str, ...]) -> None:
     """Check the first element of a list whose type is known only now; the others are alike."""
-    if elements and values.kind_of(elements[0]).rpartition(".")[2].lower() not in kinds:
+    if elements and not _is_one_of(elements[0], kinds):
         raise CELRuntimeError(f"no such overload: {name}(list)")
+
+
+def _is_one_of(value: Value, kinds: tuple[str, ...]) -> bool:
+    return values.kind_of(value).rpartition(".")[2].lower() in kinds
 
 
 def _compare(left: Value, right: Value) -> int:
@@ -160,7 +164,7 @@ def sort_by_keys(elements: List, keys: List) -> List:
 def _sorted(elements: List, keys: List) -> List:
     if any(type(key) is not type(keys[0]) for key in keys):
         raise CELRuntimeError("list elements must have the same type")
-    if keys and values.kind_of(keys[0]).rpartition(".")[2].lower() not in COMPARABLE:
+    if keys and not _is_one_of(keys[0], COMPARABLE):
         raise CELRuntimeError("list elements must be comparable")
     order = sorted(range(len(keys)), key=lambda index: _ORDERED(keys[index]))
     return tuple(elements[index] for index in order)

@@ -3,9 +3,7 @@
 Source: k8s.io/apiserver/pkg/cel/library, documentation of ``Quantity``.
 """
 
-import math
-
-from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
+from kai_py.api.quantity import Quantity, QuantityError, parse_quantity, ratio
 from kai_py.cel.functions import function
 from kai_py.cel.values import CELRuntimeError
 
@@ -61,12 +59,9 @@ def as_integer(value: Quantity) -> int:
 def as_float(value: Quantity) -> float:
     """A double near the amount: Kubernetes rounds its digits, and again the product with 10**n."""
     scale = -9 if value.scale is None else value.scale
-    try:
-        # Exponents above that of the greatest amount leave no digits.
-        digits = float(value.nano // 10 ** (scale + 9) or value.nano)
-    except OverflowError:
-        digits = math.inf if value.nano > 0 else -math.inf
-    return digits * float(f"1e{scale}")
+    # Exponents above that of the greatest amount leave no digits.
+    digits = value.nano // 10 ** (scale + 9) or value.nano
+    return ratio(digits, 1) * float(f"1e{scale}")
 
 
 @function("sign(Quantity) -> int")
