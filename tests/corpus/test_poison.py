@@ -8,6 +8,7 @@ import gc
 import logging
 import random
 import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -141,18 +142,31 @@ def test_all_together_in_any_order(process, seed):
     canary_starts(process, 1)
 
 
-def fuzzed_world(seed: int) -> None:
-    """A world of fuzzed objects, twice with other values, and its removal."""
+def fuzzed(
+    seed: int,
+    objects: Callable[[], list[Document]],
+    part: float,
+    check: Callable[[Process], None] = lambda _: None,
+) -> None:
+    """A world in which ``part`` of the objects is fuzzed, twice with other values, and its removal.
+
+    ``check``: beside what holds for every world.
+    """
     source = random.Random(seed)
     process = Process()
     process.put(*small_world())
     for number in range(2):
-        documents = [absurd(each, source) if source.random() < 0.5 else each for each in ordinary()]
+        documents = [absurd(each, source) if source.random() < part else each for each in objects()]
         source.shuffle(documents)
         process.put(*documents)
         canary_starts(process, number)
+        check(process)
     process.remove(*documents)
     canary_starts(process, 2)
+
+
+def fuzzed_world(seed: int) -> None:
+    fuzzed(seed, ordinary, 0.5)
 
 
 @pytest.mark.parametrize("seed", range(SUITE_WORLDS))
@@ -168,19 +182,13 @@ def test_100_000_fuzzed_objects(hundred):
 
 
 def fuzzed_cluster(seed: int) -> None:
-    """A cluster in use with fuzzed objects, twice with other values, and its removal."""
-    source = random.Random(seed)
-    process = Process()
-    process.put(*small_world())
-    for number in range(2):
-        documents = [absurd(each, source) if source.random() < 0.15 else each for each in in_use()]
-        source.shuffle(documents)
-        process.put(*documents)
-        canary_starts(process, number)
-        process.show_details()
-        assert not set_aside_of_others(process.cycle())
-    process.remove(*documents)
-    canary_starts(process, 2)
+    """A cluster in use, of which details are shown and nothing of others is set aside."""
+    fuzzed(seed, in_use, 0.15, nothing_of_others_is_set_aside)
+
+
+def nothing_of_others_is_set_aside(process: Process) -> None:
+    process.show_details()
+    assert not set_aside_of_others(process.cycle())
 
 
 def set_aside_of_others(plan: Plan) -> list[str]:

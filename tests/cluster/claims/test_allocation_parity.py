@@ -9,7 +9,6 @@ without devices for the node, fractions of bytes, configuration, and the words o
 
 import json
 import random
-import subprocess
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from kai_py.dra.device_state import DeviceState
 from kai_py.dra.features import AllocationStrategy, Features
 from kai_py.dra.identity import AllocationError
 from kai_py.dra.inventory import Inventory
-from tests.cluster.controlplane.oracles import allocation_program
+from tests.cluster.controlplane.oracles import allocation_program, ask
 from tests.support.records import from_json
 
 Document = dict[str, Any]
@@ -219,11 +218,7 @@ class Question:
 
 
 def theirs(questions: list[Document]) -> list[Answer]:
-    lines = "".join(json.dumps(each) + "\n" for each in questions)
-    written = subprocess.run(
-        [allocation_program()], input=lines, capture_output=True, text=True, check=True
-    ).stdout
-    return [_answer(json.loads(line)) for line in written.splitlines()]
+    return [_answer(each) for each in ask(allocation_program(), questions)]
 
 
 def _answer(given: Document) -> Answer:

@@ -6,9 +6,13 @@
 """
 
 import hashlib
+import json
 import os
+import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.controlplane.binaries import MODULE, build, controlplane_cache, locked
 
@@ -27,6 +31,13 @@ def allocation_program() -> Path:
     That takes seconds after the filter plugins, which need nearly all that it compiles.
     """
     return _program("allocations")
+
+
+def ask(program: Path, questions: Iterable[Any]) -> list[Any]:
+    """The answers of a program that reads questions and writes answers as JSON, one a line."""
+    lines = "".join(json.dumps(each) + "\n" for each in questions)
+    done = subprocess.run([program], input=lines, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @cache

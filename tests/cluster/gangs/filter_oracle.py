@@ -5,8 +5,6 @@ A cluster is a document: lists of objects by the plural of their kind, and the p
 program that reads clusters; no API server takes part.
 """
 
-import json
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +19,7 @@ from kai_py.plan.state.pod_rules import PodRuleCounts
 from kai_py.policy.fit import replicas_that_fit, static_fit
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.snapshot import Snapshot
-from tests.cluster.controlplane.oracles import filter_program
+from tests.cluster.controlplane.oracles import ask, filter_program
 from tests.support.records import from_json
 from tests.support.scenario import QUEUE, cluster, queue
 
@@ -46,11 +44,8 @@ def theirs(clusters: list[Document]) -> list[list[list[str]]]:
 
     kube-scheduler does not watch pods that have ended.
     """
-    lines = "".join(json.dumps(_without_ended(each)) + "\n" for each in clusters)
-    answer = subprocess.run(
-        [filter_program()], input=lines, capture_output=True, text=True, check=True
-    )
-    return [[sorted(names) for names in json.loads(line)] for line in answer.stdout.splitlines()]
+    found = ask(filter_program(), map(_without_ended, clusters))
+    return [[sorted(names) for names in each] for each in found]
 
 
 def _without_ended(document: Document) -> Document:
