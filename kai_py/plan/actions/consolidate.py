@@ -6,8 +6,8 @@
                  them must fit elsewhere, if need be after one further pod has been relocated
 
 Pods that started within ``eviction.settlingTime`` stay where they are. Candidates that would fit
-nowhere else even if nothing else were evicted come last, and only a few of them are tried: one of
-them can only be relocated together with a helper (``search``).
+nowhere else even if nothing else were evicted come last, and only as many of them as sets of
+victims are tried with a helper (``search``): without one, none of them can be relocated.
 
 A relocation is a restart. The cost of a node is the number of pods to evict before one more pod of
 the gang fits there; of equal numbers, where lost work counts, what they lose. Relocation frees no
@@ -33,6 +33,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.action import find_victims
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.relocate import RecreatedShapes, may_relocate
+from kai_py.plan.victims.search import MAX_HELPED_SETS
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.survival import exceeded_limit
 from kai_py.plan.victims.units import VictimUnit
@@ -43,9 +44,6 @@ from kai_py.snapshot.resources import Bools, Floats
 
 MAX_HELPERS = 8
 """How many pods are tried as helpers of one refused victim."""
-
-MAX_STUCK_UNITS = 2
-"""How many of the units that fit nowhere else are candidates."""
 
 
 def consolidate(state: CycleState, gangs: Iterable[Gang], pool: VictimPool | None = None) -> None:
@@ -203,13 +201,13 @@ def _relocatable_first(
             known[shape.number] = bool(replicas.any())
         return known[shape.number]
 
-    stuck = list[VictimUnit]()
+    without_capacity = list[VictimUnit]()
     for unit in units:
         if any(map(fits_elsewhere, unit.members)):
             yield unit
-        elif len(stuck) < MAX_STUCK_UNITS:
-            stuck.append(unit)
-    yield from stuck
+        elif len(without_capacity) < MAX_HELPED_SETS:
+            without_capacity.append(unit)
+    yield from without_capacity
 
 
 def _pod_by_pod(unit: VictimUnit) -> Iterator[VictimUnit]:

@@ -265,6 +265,8 @@ class RecreatedShapes:
 
     def of(self, member: Member) -> Shape:
         """The shape of ``member`` once it is recreated, or an equal one."""
+        if not member.claims:
+            return member.shape
         number = member.shape.number
         if number not in self._known:
             (new,) = as_recreated([member])
