@@ -176,6 +176,18 @@ def check_reclaimer(
     return _above_deserved(usage, reclaimer, at, rows)
 
 
+def resource_to_name(usage: QueueUsage, reclaimer: Reclaimer, queue: int, gpu: int) -> int:
+    """The row to name if ``queue`` loses pods: GPUs if they, or nothing, are requested.
+
+    Else the first requested resource of which the queue is above its fair share.
+    """
+    rows = [int(row) for row in reclaimer.request.nonzero()[0]]
+    if gpu in rows or not rows:
+        return gpu
+    above = exceeds(usage.allocated[rows, queue], usage.fair[rows, queue])
+    return rows[int(above.argmax())]
+
+
 def reclaimable_queues(usage: QueueUsage, reclaimer: Reclaimer, rules: FairnessRules) -> Bools:
     """(queues,) rule 2: the queues to reclaim from, without the reclaimer's own path."""
     ours, theirs = diverging_siblings(usage.queues, reclaimer.queue)

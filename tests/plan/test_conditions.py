@@ -12,7 +12,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, _stays_within, is_equivalent
-from kai_py.plan.session.requests import request_kind, request_signature
+from kai_py.plan.session.requests import RequestKind, request_kind, request_signature
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.snapshot.gangs import PodState
@@ -109,7 +109,7 @@ def kinds(made, *, active=(), is_for=False, usable=(), domain=None, domains=True
 
 
 def test_requests_of_one_shape_are_comparable():
-    assert kinds(TWIN) == kinds(TWIN, domains=False) == (1, 1)
+    assert kinds(TWIN) == kinds(TWIN, domains=False) == (1, RequestKind(1))
     assert kinds(TWIN, active=("reservation",)) == (None, (1, (3,), (3, 4)))
     assert kinds(TWIN, active=("reservation",), is_for=True) == (None, None)
 

@@ -25,7 +25,7 @@ from kai_py.plan.victims.order import VictimPool, most_saturated_first
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, unprotected_units
 from kai_py.policy.queue_limits import display_amount, display_unit
-from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds, exceeds_any
+from kai_py.policy.queue_usage import QueueUsage, copy_usage, exceeds_any
 from kai_py.policy.reclaim_batch import may_reclaim_batch
 from kai_py.policy.reclaim_rules import (
     ReclaimAllowance,
@@ -36,6 +36,7 @@ from kai_py.policy.reclaim_rules import (
     compared_rows,
     is_guaranteed,
     reclaimable_queues,
+    resource_to_name,
 )
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.gangs import Gang
@@ -70,23 +71,28 @@ class Reclaim(VictimStrategy):
 
     def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The last unit of the shortest prefix of ``units`` that ``check_reclaim`` refuses."""
-        victims, rules = self._as_victims(units), self.state.quota.rules
+        victims = self._as_victims(units)
 
         def is_refused(count: int) -> bool:
-            refusal = check_reclaim(
-                self._usage_before, self._reclaimer, victims.first(count), rules
-            )
-            return refusal is not None
+            return self._refuses(victims.first(count))
 
         if not units or not is_refused(len(units)):
             return None
         # A refused prefix stays refused when victims are added (reclaim_rules, rule 3).
         return units[bisect_left(range(1, len(units)), 1, key=is_refused)]
 
+    def refused_like(self, refused: VictimUnit) -> Callable[[VictimUnit], bool] | None:
+        """If the unit alone is refused: those of its queue that release no less."""
+        if self.refused_unit([refused]) is None:
+            return None
+        return self.pool.refused_queues.units_like(refused, self._reclaimer, self._refuses)
+
     def reason(self, unit: VictimUnit) -> str:
         """Names the reclaiming workload, and what both queues have allocated of their share."""
-        usage, row, texts = self.state.quota.usage, self._resource_to_name(unit.gang), []
-        resource = self.state.quota.resources[row]
+        quota, texts = self.state.quota, []
+        usage, at = quota.usage, quota.queues.positions[unit.gang.queue]
+        row = resource_to_name(usage, self._reclaimer, at, quota.resources.index(GPU))
+        resource = quota.resources[row]
         _, per_unit = display_unit(resource)
         for name in (self.gang.queue, unit.gang.queue):
             at = usage.queues.positions[name]
@@ -138,16 +144,6 @@ class Reclaim(VictimStrategy):
         cost = self.state.charged_cost(gang, members)
         return Reclaimer(queue, cost, gang.is_preemptible(members))
 
-    def _resource_to_name(self, victim: Gang) -> int:
-        """The resource to name: GPUs if they, or nothing, are requested; else one in excess."""
-        usage, gpu = self.state.quota.usage, self.state.quota.resources.index(GPU)
-        rows = [int(row) for row in self._reclaimer.request.nonzero()[0]]
-        if gpu in rows or not rows:
-            return gpu
-        at = usage.queues.positions[victim.queue]
-        above = exceeds(usage.allocated[rows, at], usage.fair[rows, at])
-        return rows[int(above.argmax())]
-
     def _reclaimable_queues(self) -> Bools:
         """(queues,) those that may lose pods to the gang at their usage now, which is copied."""
         quota = self.state.quota
@@ -156,7 +152,8 @@ class Reclaim(VictimStrategy):
 
     def _most_saturated_first(self, *, evicted: bool = False) -> Iterator[VictimUnit]:
         reclaimable = self._reclaimable_queues()
-        queues = [queue for queue in self.pool.queues() if reclaimable[queue]]
+        refused = self.pool.refused_queues.of(self._reclaimer)
+        queues = [q for q in self.pool.queues() if reclaimable[q] and q not in refused]
         units_of, request = self._units_by_queue(), self._reclaimer.request
         return most_saturated_first(self.state, queues, units_of, request, evicted=evicted)
 
@@ -168,6 +165,10 @@ class Reclaim(VictimStrategy):
         return lambda queue: unprotected_units(
             self.pool.units(queue, guaranteed=guaranteed), min_runtimes[queue], now, statement
         )
+
+    def _refuses(self, victims: Victims) -> bool:
+        rules = self.state.quota.rules
+        return check_reclaim(self._usage_before, self._reclaimer, victims, rules) is not None
 
     def _as_victims(self, units: Sequence[VictimUnit]) -> Victims:
         quota = self.state.quota

@@ -192,11 +192,9 @@ def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape)
     """Whether a pod of ``shape`` fits only where one of ``other`` fits too."""
     if shape is other:
         return True
-    if (
-        not _is_decided_by_resources(statement, shape)
-        or not _is_decided_by_resources(statement, other)
-        or statement.limits.refusing(other)
-    ):
+    if any(each.has_claims or each.plugin_equivalents for each in (shape, other)):
+        return False
+    if statement.limits.refusing(other) or not _has_equal_rules(statement, shape, other):
         return False
     if any(shape.requests.get(name, 0.0) < amount for name, amount in other.requests.items()):
         return False
@@ -208,8 +206,18 @@ def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape)
     ).any()
 
 
-def _is_decided_by_resources(statement: Statement, shape: Shape) -> bool:
-    return not (shape.has_claims or shape.plugin_equivalents or statement.pod_rules.concern(shape))
+def _has_equal_rules(statement: Statement, shape: Shape, other: Shape) -> bool:
+    """Whether the rules between pods admit pods of both shapes to the same nodes."""
+    concern = statement.pod_rules.concern
+    if not concern(shape) and not concern(other):
+        return True
+    return (
+        shape.namespace == other.namespace
+        and shape.labels == other.labels
+        and shape.topology_spread == other.topology_spread
+        and (shape.pod_affinity, shape.pod_anti_affinity)
+        == (other.pod_affinity, other.pod_anti_affinity)
+    )
 
 
 def _gpu_share_dominates(shape: Shape, other: Shape) -> bool:

@@ -154,6 +154,13 @@ def _other_causes(
     return causes, by_devices
 
 
+def out_of_budget(probes: int | None, *, backs_off: bool) -> Unschedulable:
+    """The reason of a gang whose search for victims spent its budget of trial placements."""
+    tried = f"no preemption victims found within {probes} trial placements"
+    again = "once a pod has ended or a node has been added" if backs_off else "in the next cycle"
+    return Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search is repeated {again}.")
+
+
 def for_gang(
     reason: Unschedulable, gang: Gang, members: Sequence[Member], placed: Container[str]
 ) -> Unschedulable:

@@ -4,7 +4,7 @@ Requests whose pods are all of one shape, and whose gang is bound by no topology
 and no capacity reserved for others, are comparable by shape and size (``request_signature``).
 """
 
-from collections.abc import Hashable
+from typing import NamedTuple
 
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -17,16 +17,30 @@ def request_signature(state: CycleState, gang: Gang, request: PlacementRequest) 
     return None if state.placer.reservations.active else _only_shape(state, gang, request)
 
 
-def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> Hashable | None:
-    """``request_signature`` within one cycle, with the rows that are reserved against the gang."""
+class RequestKind(NamedTuple):
+    """What requests of one kind have in common beside their number of pods.
+
+    ``shape``: the number of their only shape; ``closed``, ``closed_later``: the rows of the nodes
+    that are reserved against the gang, for pods that start now and for others.
+    """
+
+    shape: int
+    closed: tuple[int, ...] = ()
+    closed_later: tuple[int, ...] = ()
+
+
+def request_kind(state: CycleState, gang: Gang, request: PlacementRequest) -> RequestKind | None:
+    """The kind of a request within one cycle; None if its placement depends on more."""
     reservations = state.placer.reservations
     shape = _only_shape(state, gang, request)
-    if shape is None or not reservations.active:
-        return shape
+    if shape is None:
+        return None
+    if not reservations.active:
+        return RequestKind(shape)
     if reservations.is_for(gang):
         return None
     later = reservations.rows_closed_to(gang, starts_now=False)
-    return shape, reservations.rows_closed_to(gang), later
+    return RequestKind(shape, reservations.rows_closed_to(gang), later)
 
 
 def _only_shape(state: CycleState, gang: Gang, request: PlacementRequest) -> int | None:

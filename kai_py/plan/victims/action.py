@@ -22,8 +22,8 @@ fair share or its limit.
 from collections.abc import Iterable, Sequence
 
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.placement.reasons import Unschedulable
-from kai_py.plan.plan import Action, Stage
+from kai_py.plan.placement.reasons import out_of_budget
+from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.cache import SearchFailure
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
@@ -81,7 +81,7 @@ def _search(gang_queue: GangQueue, solver: VictimSolver, strategy: VictimStrateg
         _record_placed(gang_queue, strategy, found)
         return True
     if found.out_of_budget:
-        _report_out_of_budget(state, gang, found)
+        state.mark_unschedulable(gang, out_of_budget(found.budget, backs_off=found.backs_off))
     return False
 
 
@@ -155,13 +155,3 @@ def _record_placed(
         strategy.pool.invalidate(state.quota.queues.positions[each.queue])
     if strategy.batches and len(victims) == len(gang.members) == 1:
         VictimBatch(strategy, gang_queue).run()
-
-
-def _report_out_of_budget(state: CycleState, gang: Gang, failure: SearchFailure) -> None:
-    """Set the reason of a gang whose search spent its probe budget."""
-    tried = f"no preemption victims found within {failure.budget} trial placements"
-    next_change = "once a pod has ended or a node has been added"
-    again = next_change if failure.backs_off else "in the next cycle"
-    state.mark_unschedulable(
-        gang, Unschedulable(Stage.SEARCH_BUDGET, f"{tried}; the search is repeated {again}.")
-    )

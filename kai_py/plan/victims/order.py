@@ -17,6 +17,7 @@ from functools import cached_property
 
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.eviction_cost import EvictionCosts
+from kai_py.plan.victims.refused_queues import RefusedQueues
 from kai_py.plan.victims.survival import limit_of_whole
 from kai_py.plan.victims.units import VictimUnit, is_evicted, keeping_protected, victim_units
 from kai_py.plan.victims.units_by_node import UnitsByNode
@@ -49,6 +50,11 @@ class VictimPool:
     def costs(self) -> EvictionCosts:
         """What evicting the units costs; kept, as lost work is computed once per unit."""
         return EvictionCosts(self._state, by_others=self._by_others)
+
+    @cached_property
+    def refused_queues(self) -> RefusedQueues:
+        """The queues of which fairness refuses all units."""
+        return RefusedQueues(self._state)
 
     @property
     def for_others(self) -> "VictimPool":

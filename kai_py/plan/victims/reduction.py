@@ -118,7 +118,7 @@ class VictimReduction:
 
     def _enough_of(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
         """Those of ``units`` that are needed if taken in this order; empty if all are too few."""
-        other = VictimSelection(self._state, self._gang, self._request)
+        other = VictimSelection(self._strategy)
         offered = iter(units)
         while other.take_until_enough(offered):
             if self.fits_without(other):

@@ -81,7 +81,7 @@ class VictimSearch:
 
     def run(self, candidates: Iterable[VictimUnit]) -> SearchOutcome:
         """Place the request and evict its victims; nothing is done unless the outcome is PLACED."""
-        selection = VictimSelection(self._state, self._gang, self._request)
+        selection = VictimSelection(self.strategy)
         offered = iter(candidates)
         refused_sets: list[tuple[list[VictimUnit], VictimUnit]] = []
         while selection.take_until_enough(offered):
@@ -108,7 +108,8 @@ class VictimSearch:
                 outcome = allowed and self._try_cheapest(allowed, allowed).outcome
                 if outcome in (SearchOutcome.PLACED, SearchOutcome.POSTPONED):
                     return outcome
-            selection.exclude(refused)
+            alike = None if refused.is_partial else self.strategy.refused_like(refused)
+            selection.exclude(refused, alike)
             if not self.trials.goes_on_after_refusal(len(selection.units)):
                 break
         helped_sets = () if self.trials.all_exceeded_max_pods else refused_sets[:MAX_HELPED_SETS]

@@ -6,12 +6,13 @@ costs O(pods of the unit); nothing is placed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import CapacityCount
+from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit, is_evicted_with, pods_of
 from kai_py.policy.queue_usage import QuotaBound, exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
@@ -23,8 +24,9 @@ READ_AHEAD = 0.25
 class VictimSelection:
     """``units``: those selected for one request, in the order of the candidates."""
 
-    def __init__(self, state: CycleState, gang: Gang, request: PlacementRequest) -> None:
+    def __init__(self, strategy: VictimStrategy) -> None:
         """Select nothing yet."""
+        state, gang, request = strategy.state, strategy.gang, strategy.request
         self.units: list[VictimUnit] = []
         self._read_ahead: list[VictimUnit] = []
         self._poll = state.turns.watch.poll
@@ -33,6 +35,7 @@ class VictimSelection:
         self._min_units = self._min_replicas = 0
         self._excluded: dict[str, list[VictimUnit]] = {}
         """By gang key: units that must stay, so nothing that they are evicted with may be taken."""
+        self._excluded_alike: list[Callable[[VictimUnit], bool]] = []
 
     @property
     def is_enough(self) -> bool:
@@ -90,6 +93,9 @@ class VictimSelection:
         for unit in chain(read, candidates):
             self._poll()
             if self._excluded and self._is_excluded(unit):
+                continue
+            if any(is_alike(unit) for is_alike in self._excluded_alike):
+                self._let_stay(unit)
                 continue
             found.append(unit)
             if missing > 0:
@@ -181,15 +187,28 @@ class VictimSelection:
             return self.units
         return [u for u in self.units if any(m.node not in without for m in u.members)]
 
-    def exclude(self, unit: VictimUnit) -> None:
+    def exclude(
+        self, unit: VictimUnit, is_alike: Callable[[VictimUnit], bool] | None = None
+    ) -> None:
         """Remove the unit, which must stay, and those that may not be evicted without it.
 
-        They are not taken again (``is_evicted_with``).
+        They are not taken again (``is_evicted_with``). The same for all units to which ``is_alike``
+        applies, also among later candidates.
         """
+        staying = [unit]
+        if is_alike is not None:
+            self._excluded_alike.append(is_alike)
+            staying += [each for each in self.units if each is not unit and is_alike(each)]
+        for each in staying:
+            self._let_stay(each)
+        ids = {id(each) for each in staying}
+        removed = [u for u in self.units if id(u) in ids or self._is_excluded(u)]
+        ids.update(map(id, removed))
+        self.units = [each for each in self.units if id(each) not in ids]
+        self.count(removed, -1.0)
+
+    def _let_stay(self, unit: VictimUnit) -> None:
         self._excluded.setdefault(unit.gang.key, []).append(unit)
-        for removed in [u for u in self.units if u is unit or is_evicted_with(unit, [u])]:
-            self.units.remove(removed)
-            self.count([removed], -1.0)
 
 
 def _nodes_without_gain(capacity_count: CapacityCount, units: Iterable[VictimUnit]) -> set[str]:

@@ -1,6 +1,6 @@
 """Solve one request of a preemptor: from the failures of other searches, else by a search.
 
-    fail if a request that needs no more has failed in this action (``FailedRequests``)
+    fail if a request that needs no more has failed in this action (``FailedShapes``)
     fail if the strategy knows without a search that there are no victims
     fail if an earlier search with the same inputs failed (``search_cache``)
     fail if such a search spent its probe budget and still backs off (``backoff``)
@@ -11,6 +11,7 @@ The loop over preemptors (``action``) gets victims or a failure, however that wa
 
 from collections.abc import Hashable, Iterator
 from enum import Enum
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -18,17 +19,20 @@ from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
-from kai_py.plan.search_cache.cache import FailedRequests, SearchFailure, SearchKey
+from kai_py.plan.search_cache.cache import SearchFailure, SearchKey
+from kai_py.plan.search_cache.failed_shapes import FailedShapes
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import CheapestClaims, cheapest_claims
 from kai_py.plan.session.later_alternatives import have_alternatives
-from kai_py.plan.session.requests import request_kind
+from kai_py.plan.session.requests import RequestKind, request_kind
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import BASE_RESOURCES
+from kai_py.snapshot.shape import Shape
 
 
 class ClaimVariant(Enum):
@@ -45,10 +49,11 @@ PreemptorClass = tuple[str, bool, bool, tuple[GangAffinity, ...], ClaimVariant]
 class RequestSignature(NamedTuple):
     """All that a search for pods of one shape depends on beside the cluster.
 
-    ``kind``: class of preemptor and shape; ``size``: number of pods.
+    ``size``: number of pods.
     """
 
-    kind: tuple[PreemptorClass, Hashable]
+    preemptor_class: PreemptorClass
+    kind: RequestKind
     size: int
     priority: int
 
@@ -60,8 +65,9 @@ class VictimSolver:
         self._state = state
         self._action, self._backs_off = strategy_class.action, strategy_class.backs_off
         self._searches = state.searches(strategy_class.action)
-        self._failed = FailedRequests[SearchFailure]()
-        self._postponed: dict[RequestSignature, float] = {}
+        needs_more = partial(dominates, state.statement, state.placer.shapes.fits)
+        self._failed = FailedShapes[SearchFailure](needs_more)
+        self._postponed = FailedShapes[float](needs_more)
         self._cheapest: dict[RequestSignature, CheapestClaims | None] = {}
 
     def solve(
@@ -80,14 +86,16 @@ class VictimSolver:
         self, strategy: VictimStrategy, variant: ClaimVariant
     ) -> tuple[VictimUnit, ...] | SearchFailure:
         gang, request = strategy.gang, strategy.request
-        signature = _signature(self._state, gang, request, variant)
+        signature, shape = _signature(self._state, gang, request, variant), request.members[0].shape
         known = self._failure_without_search(strategy, signature)
         if known is not None:
             return known
         action = self._action, gang.key
-        if signature is not None and signature in self._postponed:
-            self._state.postponed[action] = self._postponed[signature]
-            return SearchFailure()
+        if signature is not None:
+            until = self._postponed.find(_waiting_kind(signature, shape), shape, signature.size)
+            if until is not None:
+                self._state.postponed[action] = until
+                return SearchFailure()
         key = _search_key(gang, request, signature, variant)
         failure = self._cached_failure(key, gang) or self._backed_off_failure(key)
         if failure is None:
@@ -98,28 +106,33 @@ class VictimSolver:
             if action in self._state.postponed:
                 # Later the eviction may be worth its cost, so the request has not failed for good.
                 if signature is not None:
-                    self._postponed[signature] = self._state.postponed[action]
+                    kind, until = _waiting_kind(signature, shape), self._state.postponed[action]
+                    self._postponed.add(kind, shape, until, signature.size)
                 return failure
             if self._state.turns.spending.cut_short:
                 self._state.search_budgets.cut_short.add(gang.key)
                 return failure
             self._searches.store(key, failure)
         if signature is not None and not failure.out_of_budget:
-            self._failed.add(signature.kind, failure, signature.size, signature.priority)
+            kind, size, priority = _failing_kind(signature), signature.size, signature.priority
+            self._failed.add(kind, shape, failure, size, priority)
         return failure
 
     def _failure_without_search(
         self, strategy: VictimStrategy, signature: RequestSignature | None
     ) -> SearchFailure | None:
         """The failure of a request that needs no more, or of a strategy without victims."""
-        failed = None if signature is None else self._failed.find(*signature)
+        if signature is None:
+            return None if strategy.may_find_victims() else SearchFailure()
+        shape = strategy.request.members[0].shape
+        kind, size, priority = _failing_kind(signature), signature.size, signature.priority
+        failed = self._failed.find(kind, shape, size, priority)
         if failed is not None:
             # The request that failed was charged for its probes, so this one costs none.
             return SearchFailure(too_many_pods=failed.too_many_pods)
         if strategy.may_find_victims():
             return None
-        if signature is not None:
-            self._failed.add(signature.kind, SearchFailure(), signature.size, signature.priority)
+        self._failed.add(kind, shape, SearchFailure(), size, priority)
         return SearchFailure()
 
     def cheapest_claims(self, gang: Gang, request: PlacementRequest) -> CheapestClaims | None:
@@ -163,7 +176,7 @@ class VictimSolver:
             return False
         if key.pod is None or other.pod is None or theirs.size > ours.size:
             return False
-        if theirs.kind[0] != ours.kind[0]:
+        if theirs.preemptor_class != ours.preemptor_class:
             return False
         fits = self._state.placer.shapes.fits
         return dominates(self._state.statement, fits, key.pod.shape, other.pod.shape)
@@ -205,13 +218,29 @@ def _signature(
     state: CycleState, gang: Gang, request: PlacementRequest, variant: ClaimVariant
 ) -> RequestSignature | None:
     """The signature of a request; None if its search depends on more than a signature says."""
-    shape = request_kind(state, gang, request)
-    if shape is None:
+    kind = request_kind(state, gang, request)
+    if kind is None:
         return None
     preemptible = gang.is_preemptible(request.members)
     affinity = gang.settings.gang_affinity
     preemptor_class = gang.queue, preemptible, gang.preemptible, affinity, variant
-    return RequestSignature((preemptor_class, shape), len(request.members), gang.priority)
+    return RequestSignature(preemptor_class, kind, len(request.members), gang.priority)
+
+
+def _failing_kind(signature: RequestSignature) -> Hashable:
+    """What requests must have in common so that one fails if another that needs less does."""
+    return signature.preemptor_class, signature.kind.closed, signature.kind.closed_later
+
+
+def _waiting_kind(signature: RequestSignature, shape: Shape) -> Hashable:
+    """What requests must have in common so that one waits for victims to end if another does.
+
+    Waiting costs them the same: they differ at most in what nodes have much of.
+    """
+    devices = {name: n for name, n in shape.requests.items() if name not in BASE_RESOURCES}
+    size, priority = signature.size, signature.priority
+    cost = size, priority, frozenset(devices.items()), shape.gpu_share
+    return _failing_kind(signature), cost
 
 
 def _search_key(

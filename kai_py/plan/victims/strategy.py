@@ -1,7 +1,7 @@
 """What differs between preempt, reclaim and consolidate: candidates, permission, reason."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -59,6 +59,11 @@ class VictimStrategy(ABC):
 
         ``units``: the victims that were not relocated, in the order in which they are evicted.
         """
+
+    def refused_like(self, refused: VictimUnit) -> Callable[[VictimUnit], bool] | None:
+        """Which other units may never be evicted, as ``refused`` may not be; None: unknown."""
+        del refused
+        return None
 
     @abstractmethod
     def reason(self, unit: VictimUnit) -> str:

@@ -1,0 +1,117 @@
+"""Thousands of pods of as many sizes that cannot be served cost few searches for victims."""
+
+from unittest.mock import patch
+
+import pytest
+
+from kai_py.plan.search_cache.failed_shapes import MAX_FAILED_SHAPES, FailedShapes
+from kai_py.plan.victims.search import VictimSearch
+from kai_py.snapshot.shape import Shape
+from tests.support.scenario import cluster, node, pod, queue
+
+
+def searches(world):
+    """The plan, and the names of the pods for which victims were searched."""
+    searched, original = [], VictimSearch.run
+
+    def run(search, candidates):
+        searched.append(search.strategy.request.members[0].pod.name)
+        return original(search, candidates)
+
+    with patch.object(VictimSearch, "run", run):
+        return world.plan(100.0), searched
+
+
+def sizes(amounts, **options):
+    return [
+        pod(
+            f"p{i:02d}",
+            queue="waits",
+            created=i,
+            requests={"nvidia.com/gpu": "1", **({"cpu": str(cpu)} if cpu else {})},
+            **options,
+        )
+        for i, cpu in enumerate(amounts)
+    ]
+
+
+def full(pods, *, has=8, waits=1):
+    """All GPUs are in use, and the queue that waits may reclaim ``waits`` of them."""
+    running = [pod(f"runs{i}", queue="has", node=f"n{i % 4}", created=-9999) for i in range(8)]
+    queues = queue("has", has - waits), queue("waits", waits)
+    return cluster(*queues, [node(f"n{i}", 2) for i in range(4)], running, pods)
+
+
+def test_what_is_refused_to_one_is_not_searched_for_larger_ones():
+    plan, searched = searches(full(sizes(range(2, 32)), waits=0))
+    assert not plan.evictions
+    assert len(plan.unplaced) == 30
+    assert len(set(searched)) <= 1
+
+
+def test_a_smaller_one_is_searched_for():
+    """A node has 64 CPUs, of which the DaemonSet's pod leaves 8."""
+    agents = [
+        pod(f"agent{i}", 0, node=f"n{i}", scheduler_name="other", requests={"cpu": "56"})
+        for i in range(4)
+    ]
+    plan, searched = searches(full([*sizes([20, 30, 4]), *agents]))
+    assert [each.preemptor for each in plan.evictions] == ["default/Pod/p02"]
+    assert "p01" not in searched
+
+
+def test_pods_of_a_queue_that_may_lose_none_are_tried_once():
+    """The share of ``has`` is all it has allocated, so that each single victim is refused."""
+    tried, original = [], VictimSearch._try_victims
+
+    def record(search, units):
+        tried.append(units)
+        return original(search, units)
+
+    with patch.object(VictimSearch, "_try_victims", record):
+        plan = full(sizes(range(2, 32)), waits=0).plan(100.0)
+    assert not plan.evictions
+    assert len(tried) <= 1
+
+
+class Sizes:
+    """Failures of single pods; a pod needs no less than another if its number is no smaller."""
+
+    def __init__(self):
+        self.failed = FailedShapes[str](lambda one, other: one.number >= other.number)
+
+    def add(self, number, *, size=1, priority=0, kind="kind", **requests):
+        made = Shape(number, requests or {"cpu": 1.0})
+        self.failed.add(kind, made, f"failed {number}", size, priority)
+
+    def find(self, number, *, size=1, priority=0, kind="kind", **requests):
+        return self.failed.find(kind, Shape(number, requests or {"cpu": 1.0}), size, priority)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"number": 5}, "failed 5"),
+        ({"number": 6}, "failed 5"),
+        ({"number": 4}, None),
+        ({"number": 6, "size": 1}, None),
+        ({"number": 6, "priority": 4}, None),
+        ({"number": 6, "priority": 2}, "failed 5"),
+        ({"number": 6, "kind": "other"}, None),
+        ({"number": 6, "memory": 1.0}, None),
+    ],
+)
+def test_a_failure_holds_for_what_needs_no_less(asked, found):
+    known = Sizes()
+    known.add(5, size=2, priority=3)
+    assert known.find(**{"size": 2, "priority": 3} | asked) == found
+
+
+def test_of_other_shapes_the_last_failures_are_compared():
+    known = Sizes()
+    for number in range(MAX_FAILED_SHAPES, -1, -1):
+        known.add(100 + number)
+    assert known.find(99) is None
+    assert known.find(150) == "failed 100"
+    known.failed.clear()
+    assert known.find(100) is known.find(150) is None
