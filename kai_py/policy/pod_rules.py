@@ -18,7 +18,7 @@ cycle count; one that waits for capacity refuses others at once and attracts non
 Cost: O(nodes) per term; nothing when no rule is involved.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,7 +29,7 @@ from kai_py.api.records.core import TopologySpreadConstraint
 from kai_py.policy.fit import StaticFit, matches_own_selectors
 from kai_py.policy.node_filters import tolerated_nodes
 from kai_py.snapshot.nodes import NodeColumns
-from kai_py.snapshot.pod_selection import DomainTerm, NamespaceLabels, rules_of, selects
+from kai_py.snapshot.pod_selection import DomainTerm, Labels, NamespaceLabels, rules_of, selects
 from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
@@ -90,18 +90,31 @@ class PodRules(Struct, frozen=True):
         """
         yield from self._affinity(shape)
         yield from self.refusals(shape)
-        yield from self._spread(shape)
+        yield from self.spread(shape)
 
     def attractions(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         """The ``filters`` that a pod may still pass once further pods are placed."""
         yield from self._affinity(shape)
-        yield from self._spread(shape)
+        yield from self.spread(shape)
 
     def _affinity(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
         if rules_of(shape).affinity:
             yield "didn't match pod affinity rules", self._passes_affinity(shape)
 
-    def _spread(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+    def attracting(self, shape: Shape, members: Iterable[tuple[str, Labels]]) -> Bools | None:
+        """(nodes,) those that required affinity may admit, whatever pods leave before.
+
+        ``members``: namespace and labels of the pods that are placed together with the shape. None
+        if it may admit any node: for pods without such terms, and where these select one of
+        ``members``.
+        """
+        affinity = rules_of(shape).affinity
+        if not affinity or any(selects(affinity, *each, self.namespaces) for each in members):
+            return None
+        return self._passes_affinity(shape)
+
+    def spread(self, shape: Shape) -> Iterator[tuple[str, Bools]]:
+        """The ``filters`` of topology spread."""
         labelled = self._with_spread_labels(shape)
         for term, constraint in rules_of(shape).spread:
             # Its namespace is that of the pod, so that only labels are left to compare.

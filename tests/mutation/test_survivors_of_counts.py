@@ -282,13 +282,13 @@ def test_what_pods_can_free_bounds_what_is_gained_where_one_shape_is_requested()
     runs = [gang(f"r{gpus}", nodes="a", gpus=gpus) for gpus in (1, 2, 4)]
     new, other = gang("new", pods=3, gpus=2), gang("other", pods=1, gpus=1)
     state = session(world({"a": 7}, *runs, new, other))
-    counted = CapacityCount(state, new, new.members)
+    counted = CapacityCount(state, new, new.members, {})
     for each in runs:
         before = counted.replicas
         counted.release(each.members)
         bound = counted.max_gained(each.members)
         assert max(1, counted.replicas - before) <= bound <= 2
-    both = CapacityCount(state, new, (*new.members, *other.members))
+    both = CapacityCount(state, new, (*new.members, *other.members), {})
     assert both.max_gained(runs[0].members) == 0
 
 

@@ -60,7 +60,7 @@ def test_every_shape_of_a_request_must_reach_its_number():
     both = replace(one, members=(*one.members, *two.members))
     runs = gang("runs", nodes="aaa", gpus=1)
     state = session(world({"a": 3}, runs, one, two))
-    counted = CapacityCount(state, both, both.members)
+    counted = CapacityCount(state, both, both.members, {})
     needed = []
     for member in runs.members:
         needed.append(counted.is_enough)

@@ -73,6 +73,7 @@ class Consolidation(VictimStrategy):
 
     action = Action.CONSOLIDATE
     backs_off = True
+    loses_victims = False
     _ordered: Iterator[VictimUnit] | None = None
 
     @property

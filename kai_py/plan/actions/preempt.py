@@ -51,6 +51,10 @@ class Preemption(VictimStrategy):
         min_runtime = self.state.preempt_min_runtime[queue]
         return unprotected_units(lower, min_runtime, self.state.snapshot.now, self.state.statement)
 
+    def may_evict(self, gang: Gang) -> bool:
+        """Whether the gang is in the same queue, with a lower priority."""
+        return gang.queue == self.gang.queue and gang.priority < self.gang.priority
+
     def refused_unit(self, units: Sequence[VictimUnit]) -> None:
         """None: every candidate may be lost."""
         del units

@@ -69,6 +69,10 @@ class Reclaim(VictimStrategy):
         """Units of reclaimable queues, the most saturated first."""
         return self._most_saturated_first()
 
+    def may_evict(self, gang: Gang) -> bool:
+        """Whether the gang is in another queue."""
+        return gang.queue != self.gang.queue
+
     def refused_unit(self, units: Sequence[VictimUnit]) -> VictimUnit | None:
         """The last unit of the shortest prefix of ``units`` that ``check_reclaim`` refuses."""
         victims = self._as_victims(units)

@@ -10,7 +10,7 @@ released.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from msgspec import structs
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.whole_devices import WholeDevices
 from kai_py.grouping.gang import has_topology_constraint
+from kai_py.plan.placement.affinity import affinity_group
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.topology import required_domains
 from kai_py.plan.session.cycle_state import CycleState
@@ -27,7 +28,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
 from kai_py.policy.fit import requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.resources import Floats, Ints
+from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.topology import NO_DOMAIN
 
@@ -40,23 +41,43 @@ def shared_domains(state: CycleState, gang: Gang, members: Sequence[Member]) -> 
 
     None if they need not be.
     """
-    domains, cliques = required_domains(state.statement, gang, gang.tree), None
-    if domains is None:
-        cliques = state.placer.compute_domains
-    return domains if cliques is None else cliques.required_cliques(state.statement, gang, members)
+    domains = required_domains(state.statement, gang, gang.tree)
+    cliques = state.placer.compute_domains
+    if domains is None and cliques is not None:
+        domains = cliques.required_cliques(state.statement, gang, members)
+    return _affinity_domains(state, members) if domains is None else domains
+
+
+def _affinity_domains(state: CycleState, members: Sequence[Member]) -> Ints | None:
+    """(nodes,) int64: domains of which one must hold all pods, by their required affinity."""
+    parts = by_shape(members)
+    tied = affinity_group(state.statement, parts, Capacity.FUTURE_IDLE)
+    if tied is None or len(tied.parts) < len(parts):
+        return None
+    codes = state.snapshot.nodes.label(tied.topology_key).codes
+    return np.where(codes > 0, codes.astype(np.int64) - 1, NO_DOMAIN)
 
 
 class CapacityCount:
     """Counts the capacity for the pods of a request while other pods are released."""
 
-    def __init__(self, state: CycleState, gang: Gang, members: Sequence[Member]) -> None:
-        """Start with no pod released."""
+    def __init__(
+        self,
+        state: CycleState,
+        gang: Gang,
+        members: Sequence[Member],
+        possible_nodes: Mapping[int, Bools],
+    ) -> None:
+        """Start with no pod released. ``possible_nodes``: by number of a shape, the only nodes."""
         self._positions = state.snapshot.nodes.positions
         self._domains = shared_domains(state, gang, members)
         self._nodes = dict[int, FreedCapacity]()
         self._freed = FreedResources(state)
         self._max_by_shape: dict[int, int] = {}
-        self._shapes = [ShapeCount(state, group, self._domains) for group in by_shape(members)]
+        self._shapes = [
+            ShapeCount(state, group, self._domains, possible_nodes.get(group[0].shape.number))
+            for group in by_shape(members)
+        ]
         counts = [each.is_enough for each in self._shapes]
         self._domain_is_enough = [all(each) for each in zip(*counts, strict=True)]
         is_simple = self._domains is None and len(self._shapes) == 1
@@ -175,11 +196,16 @@ class ShapeCount:
     """The replicas of one shape that fit by node, and their sums by domain.
 
     ``group``: the pods of the shape in the request; ``domains``: (nodes,) as of
-    ``required_domains``. ``is_enough``: by domain, whether the sum reaches the number of pods.
+    ``required_domains``; ``allowed``: (nodes,) the only nodes to count, if given. ``is_enough``: by
+    domain, whether the sum reaches the number of pods.
     """
 
     def __init__(
-        self, state: CycleState, group: Sequence[Member], domains: Ints | None = None
+        self,
+        state: CycleState,
+        group: Sequence[Member],
+        domains: Ints | None = None,
+        allowed: Bools | None = None,
     ) -> None:
         statement, nodes, shape = state.statement, state.snapshot.nodes, group[0].shape
         resources = state.snapshot.resources
@@ -207,6 +233,8 @@ class ShapeCount:
         counts_devices = shape.needs_devices and not (shape.shares_claims and self._count > 1)
         self._devices = group[0].charged_gpus if counts_devices else 0.0
         self._mask = state.admitting(shape)
+        if allowed is not None:
+            self._mask = self._mask & allowed
         fitting = state.placer.shapes.fits.future_replicas(statement, shape)
         parts = statement.gpu_share_replicas(shape, Capacity.FUTURE_IDLE, self._count)
         self._gpu_share_replicas: list[int] = [] if parts is None else parts.total.tolist()
@@ -223,6 +251,8 @@ class ShapeCount:
             found = self._count_device_replicas(state, shape)
             self._device_replicas, fitting = found.tolist(), np.minimum(fitting, found)
         fitting = np.minimum(fitting, self._count)
+        if allowed is not None:
+            fitting = np.where(allowed, fitting, 0)
         self._initial = fitting
         self._by_row: dict[int, int] = {}
         self._sums = _sums_by_domain(fitting, domains)

@@ -30,7 +30,7 @@ class VictimSelection:
         self.units: list[VictimUnit] = []
         self._read_ahead: list[VictimUnit] = []
         self._poll = state.turns.watch.poll
-        self._capacity_count = CapacityCount(state, gang, request.members)
+        self._capacity_count = CapacityCount(state, gang, request.members, strategy.possible_nodes)
         self._queue_limits = _QueueLimits(state, gang, request)
         self._min_units = self._min_replicas = 0
         self._excluded: dict[str, list[VictimUnit]] = {}

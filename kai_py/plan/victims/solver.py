@@ -16,7 +16,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
-from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import SearchFailure, SearchKey
@@ -26,10 +25,12 @@ from kai_py.plan.session.device_options import CheapestClaims, cheapest_claims
 from kai_py.plan.session.later_alternatives import have_alternatives
 from kai_py.plan.session.requests import RequestKind, request_kind
 from kai_py.plan.session.search_budgets import SearchBudgets
+from kai_py.plan.victims.evictable_pods import EvictablePods
+from kai_py.plan.victims.never_fits import never_fits
+from kai_py.plan.victims.possible_nodes import possible_nodes
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
-from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import BASE_RESOURCES
 from kai_py.snapshot.shape import Shape
@@ -65,6 +66,7 @@ class VictimSolver:
         self._state = state
         self._action, self._backs_off = strategy_class.action, strategy_class.backs_off
         self._searches = state.searches(strategy_class.action)
+        self._evictable = EvictablePods(state)
         needs_more = partial(dominates, state.statement, state.placer.shapes.fits)
         self._failed = FailedShapes[SearchFailure](needs_more)
         self._postponed = FailedShapes[float](needs_more)
@@ -184,7 +186,10 @@ class VictimSolver:
     def _search(self, strategy: VictimStrategy) -> tuple[VictimUnit, ...] | SearchFailure:
         """Search within the probe budget, which is charged to the cycle."""
         state = self._state
-        if _never_fits(state, strategy.request):
+        if never_fits(state, strategy.gang, strategy.request.members):
+            return SearchFailure()
+        strategy.possible_nodes = possible_nodes(strategy, self._evictable)
+        if not all(nodes.any() for nodes in strategy.possible_nodes.values()):
             return SearchFailure()
         candidates = strategy.candidates()
         if candidates is None:
@@ -262,23 +267,6 @@ def _offered(
         return candidates
     first = next(candidates, None)
     return None if first is None else chain((first,), candidates)
-
-
-def _never_fits(state: CycleState, request: PlacementRequest) -> bool:
-    """Whether empty nodes lack resources or devices, or anti-affinity needs too many domains."""
-    devices, snapshot = state.statement.devices, state.snapshot
-    for group in by_shape(request.members):
-        shape = group[0].shape
-        if not state.empty_nodes.hold(snapshot, shape, len(group)):
-            return True
-        if shape.needs_devices and not devices.fits_empty_cluster(shape):
-            return True
-        if shape.pod_anti_affinity:
-            mask = state.admitting(shape)
-            most = max_on_separate_domains(shape, mask, snapshot.nodes, snapshot.namespaces)
-            if len(group) > most:
-                return True
-    return False
 
 
 def _record_search(budgets: SearchBudgets, gang: Gang, search: SearchFailure) -> None:

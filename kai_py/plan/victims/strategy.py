@@ -1,8 +1,8 @@
 """What differs between preempt, reclaim and consolidate: candidates, permission, reason."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kai_py.plan.placement.attempt import by_shape
@@ -15,6 +15,7 @@ from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Gang
+from kai_py.snapshot.resources import Bools
 
 
 @dataclass
@@ -25,18 +26,21 @@ class VictimStrategy(ABC):
 
     ``action``: recorded with the evictions. ``backs_off``: whether a search that has spent its
     probe budget is repeated only once a pod has ended or a node has been added. ``batches``:
-    whether equivalent single pods are placed in batches (``batch``). ``pool``: the eviction units
-    of each queue.
+    whether equivalent single pods are placed in batches (``batch``). ``loses_victims``: whether
+    victims may fit nowhere else. ``pool``: the eviction units of each queue. ``possible_nodes``: by
+    number of a shape of the request, (nodes,) the only nodes to count on (``possible_nodes``).
     """
 
     action: ClassVar[Action]
     backs_off: ClassVar[bool] = False
     batches: ClassVar[bool] = False
+    loses_victims: ClassVar[bool] = True
 
     state: CycleState
     pool: VictimPool
     gang: Gang
     request: PlacementRequest
+    possible_nodes: Mapping[int, Bools] = field(default_factory=dict)
 
     def may_find_victims(self) -> bool:
         """Whether a search makes sense; False only where it would certainly fail. O(1)."""
@@ -68,6 +72,11 @@ class VictimStrategy(ABC):
     @abstractmethod
     def reason(self, unit: VictimUnit) -> str:
         """Why the pods of ``unit`` are evicted: the text of their event and condition."""
+
+    def may_evict(self, gang: Gang) -> bool:
+        """Whether pods of ``gang`` may be among the candidates; False only if none ever is."""
+        del gang
+        return True
 
     @property
     def max_pods(self) -> int | None:

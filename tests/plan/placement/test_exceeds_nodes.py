@@ -55,9 +55,9 @@ def test_no_victims_are_counted_for_pods_that_empty_nodes_cannot_hold(asked):
 
     counted, original = set[str](), CapacityCount.__init__
 
-    def count(self, state, gang, members):
+    def count(self, state, gang, members, possible_nodes):
         counted.update(each.pod.name for each in members)
-        original(self, state, gang, members)
+        original(self, state, gang, members, possible_nodes)
 
     with patch.object(CapacityCount, "__init__", count):
         plan = world().plan(100.0)

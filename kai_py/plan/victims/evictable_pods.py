@@ -1,0 +1,79 @@
+"""The pods that may be evicted in a cycle, found by what pod rules and node limits read of them."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from kai_py.plan.session.cycle_state import CycleState
+from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.pod_selection import Labels, Selection, rules_of, selects
+from kai_py.snapshot.selection_index import LabelPostings, selection_parts
+from kai_py.snapshot.shape import Shape
+
+
+class EvictablePod(NamedTuple):
+    """A pod of ``CycleState.evictable``."""
+
+    gang: Gang
+    member: Member
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of the pod."""
+        return self.member.labels
+
+
+class EvictablePods:
+    """All of them; what is looked up is indexed when it is first asked for."""
+
+    def __init__(self, state: CycleState) -> None:
+        """Nothing is read yet."""
+        self._state = state
+
+    @cached_property
+    def _pods(self) -> dict[str, EvictablePod]:
+        gangs = (gang for of_queue in self._state.evictable.values() for gang in of_queue)
+        return {m.pod.uid: EvictablePod(gang, m) for gang in gangs for m in gang.bound}
+
+    @cached_property
+    def _postings(self) -> LabelPostings[str]:
+        return LabelPostings(self._pods)
+
+    @cached_property
+    def _by_shape(self) -> dict[int, list[EvictablePod]]:
+        """The pods whose shape has required anti-affinity or node limits, by its number."""
+        limits, found = self._state.statement.limits, dict[int, list[EvictablePod]]()
+        matters = dict[int, bool]()
+        for pod in self._pods.values():
+            shape = pod.member.shape
+            known = matters.get(shape.number)
+            if known is None:
+                known = bool(rules_of(shape).anti_affinity or limits.refusing(shape))
+                matters[shape.number] = known
+            if known:
+                found.setdefault(shape.number, []).append(pod)
+        return found
+
+    def selected_by(self, selection: Selection) -> Iterator[EvictablePod]:
+        """The pods that a selection selects."""
+        base = selection_parts(selection).base
+        if base is None:
+            return
+        namespaces = self._state.snapshot.namespaces
+        for uid in self._postings.matching(base):
+            pod = self._pods[uid]
+            if selects(selection, pod.member.pod.namespace, pod.labels, namespaces):
+                yield pod
+
+    def refusing(self, shape: Shape) -> Iterator[EvictablePod]:
+        """The pods whose required anti-affinity selects pods of ``shape``."""
+        namespaces = self._state.snapshot.namespaces
+        for pods in self._by_shape.values():
+            terms = rules_of(pods[0].member.shape).anti_affinity
+            if any(selects(t.selection, shape.namespace, shape.labels, namespaces) for t in terms):
+                yield from pods
+
+    def limited(self) -> Iterator[Sequence[EvictablePod]]:
+        """The pods that use something of node limits, by shape."""
+        limits = self._state.statement.limits
+        return (p for p in self._by_shape.values() if limits.refusing(p[0].member.shape))
