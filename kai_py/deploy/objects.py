@@ -27,6 +27,7 @@ from kai_py.deploy.monitoring import DASHBOARD_LABEL, DASHBOARDS, rule_groups, s
 from kai_py.deploy.parts import (
     CONFIGURATION_DIRECTORY,
     CONFIGURATION_FILE,
+    POD_SECURITY,
     RBAC,
     Document,
     deployment,
@@ -137,7 +138,7 @@ def text_of_manifest(document: Document, without: Collection[Right] = ()) -> str
 
 
 def _namespace(installation: Installation) -> Document:
-    labels = labels_of(NAME) | {"pod-security.kubernetes.io/enforce": "restricted"}
+    labels = labels_of(NAME) | {POD_SECURITY: "restricted"}
     metadata = {"name": installation.namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
@@ -273,6 +274,9 @@ def reservation_objects(account: str, namespace: str) -> list[Document]:
     version = f"{RBAC}/v1"
     space = named_object(RESERVATION, "v1", "Namespace")
     space["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    # The scheduler's token suffices to create any pod here, so none may reach its node. KAI's
+    # reservation pods would not pass the level `restricted`.
+    space["metadata"]["labels"] |= {POD_SECURITY: "baseline"}
     rules = {
         SHARING: [each.rule for each in gpu_sharing_grants()],
         RESERVATION_ACCOUNT: [each.rule for each in reservation_grants()],

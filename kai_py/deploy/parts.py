@@ -13,6 +13,8 @@ IMAGE_NAME = (
 """HOST:PORT/PATH:TAG@DIGEST, as the OCI distribution specification has it."""
 USER = 65532
 """The user ``nonroot`` of distroless images."""
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
+"""The label of a namespace with the Pod Security level of its pods."""
 CONFIGURATION_FILE = "config.yaml"
 CONFIGURATION_DIRECTORY = "/etc/kai-py"
 CONFIGURATION_MAP = "kai-py"

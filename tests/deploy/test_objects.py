@@ -10,6 +10,7 @@ from kai_py.api.gpu_share import RESERVATION
 from kai_py.cli import main
 from kai_py.config import parse_configuration
 from kai_py.deploy.objects import SHARING
+from kai_py.deploy.parts import POD_SECURITY
 from kai_py.deploy.permissions import (
     cluster_rules,
     reader_objects,
@@ -76,6 +77,8 @@ def test_reservation_pods_and_the_scheduler_have_their_rights_in_one_namespace_o
     assert subjects == {SHARING: [scheduler], RESERVATION_ACCOUNT: [itself]}
     assert set(roles) == set(subjects)
     assert RESERVATION_ACCOUNT in [e["metadata"]["name"] for e in inside if "rules" not in e]
+    (space,) = [each for each in documents if each["metadata"]["name"] == RESERVATION]
+    assert space["metadata"]["labels"][POD_SECURITY] == "baseline"
     (container,) = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert "--reservation-image=registry.example/kai-py:1" in container["args"]
     path = tmp_path / "kai.yaml"

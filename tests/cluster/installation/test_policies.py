@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kai_py.api.gpu_reservation import GpuGroup, ReservationTemplate, reservation_pod
 from kai_py.api.queue import ADMISSION_GATE
 from kai_py.grouping.admitted import ADMITTED_KEY, read_terms
 from tests.cluster.fake_kubelet import gpu_nodes
@@ -250,6 +251,27 @@ async def test_a_stolen_token_deletes_no_claim_of_others(
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/data"
     await refused(account.delete(path), "delete no claims")
     await tenant.delete(path)
+
+
+PRIVILEGED = {"name": "main", "image": "x", "securityContext": {"privileged": True}}
+ESCAPES: dict[str, Document] = {
+    "hostPath": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+    "hostPID": {"hostPID": True},
+    "privileged": {"containers": [PRIVILEGED]},
+}
+
+
+async def test_a_stolen_token_creates_no_pod_that_reaches_its_node(
+    real: Cluster, account: Api
+) -> None:
+    """Pods that it may create are those that reserve GPUs, in a namespace of their own."""
+    path = f"/api/v1/namespaces/{RESERVATION}/pods?dryRun=All"
+    made = reservation_pod(GpuGroup("node-0", "g"), ReservationTemplate(image="x"))
+    for name, escape in ESCAPES.items():
+        await refused(account.post(path, made | {"spec": made["spec"] | escape}), name)
+    await account.post(path, made)
+    elsewhere = "/api/v1/namespaces/default/pods?dryRun=All"
+    await refused(account.post(elsewhere, pod("p", pod_spec())), "cannot create resource")
 
 
 async def test_a_tenant_lets_go_of_no_claim_that_is_used(real: Cluster, tenant: Api) -> None:
