@@ -62,7 +62,7 @@ class AuditSource:
         kinds = self._mirror.status()
         silent = health.unsynced_kinds(kinds) + health.unreachable_kinds(kinds)
         late = self._freshness.silent() + self._freshness.behind()
-        if self.view is None or silent or late or health.stale_watches(kinds):
+        if self.view is None or silent or late:
             return None
         groups = self._mirror.has_read(NATIVE_GROUPS)
         return cluster_of(

@@ -1,29 +1,31 @@
 """Health and readiness of the scheduler, as sentences on what is wrong; none when all is well.
 
-A watch that has received nothing for ``STALE_SECONDS`` is stale: bookmarks come about once a
-minute, so three of them are missing. One that fails for ``UNREACHABLE_SECONDS``, or receives
-nothing for ``IDLE_WATCH_SECONDS``, makes the process unready, not unhealthy: its data grows old,
-and a restart would not help. Nor would it where the right to read a kind was taken away: what was
-read last would be lost. A cycle that runs for ``STUCK_SECONDS`` is stuck. A hanging event loop
-answers no probe at all, which the kubelet treats as unhealthy.
+A watch that fails for ``UNREACHABLE_SECONDS`` makes the process unready, not unhealthy, however
+long it fails: its data grows old, but a restart would not help, and what was read last would be
+lost. So does a watch that is silent where its kind should have been listed ``GRACE_SECONDS`` ago.
+If that list should have ended, too, and there is not even an error, the watch hangs. A cycle that
+runs for ``STUCK_SECONDS`` is stuck. A hanging event loop answers no probe at all, which the kubelet
+treats as unhealthy.
 """
 
 from collections.abc import Iterable
 
 from kai_py.watch.mirror import KindStatus
+from kai_py.watch.reflector import LIST_SECONDS
 
-STALE_SECONDS = 180.0
-IDLE_WATCH_SECONDS = 120.0
+GRACE_SECONDS = 45.0
 UNREACHABLE_SECONDS = 5.0
 STUCK_SECONDS = 120.0
 
 
 def stale_watches(kinds: Iterable[KindStatus]) -> list[str]:
-    """Served kinds whose watch receives nothing."""
+    """Served kinds whose watch receives nothing, not even an error."""
     return [
-        f"{kind.kind}: no watch events for {kind.age:.0f} s: {kind.problem or 'no error'}"
+        f"{kind.kind}: no watch events and no error for {kind.age:.0f} s"
         for kind in kinds
-        if kind.api_version and kind.age > STALE_SECONDS and not kind.missing_permission
+        if kind.api_version
+        and not kind.problem
+        and kind.age > kind.listed_after + LIST_SECONDS + GRACE_SECONDS
     ]
 
 
@@ -63,7 +65,7 @@ def unreachable_kinds(kinds: Iterable[KindStatus]) -> list[str]:
         for kind in kinds
         if kind.api_version
         and kind.synced
-        and kind.age > (UNREACHABLE_SECONDS if kind.problem else IDLE_WATCH_SECONDS)
+        and kind.age > (UNREACHABLE_SECONDS if kind.problem else kind.listed_after + GRACE_SECONDS)
     ]
 
 

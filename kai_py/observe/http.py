@@ -2,7 +2,7 @@
 
     /           the dashboard
     /metrics    Prometheus text; OpenMetrics, which has exemplars, for those that accept it
-    /healthz    200 while watches receive events and the loop turns, else 503 and why
+    /healthz    200, or 503 and why where a watch or a cycle hangs
     /readyz     200 while every watch has its first list and reaches the server, else 503 and
                 which does not; unreadable optional kinds are named either way
     /v1/…       JSON about the cluster (``http_api``), guarded (``http_access``)

@@ -65,6 +65,8 @@ class KindStatus:
     """``permission`` while listing and watching are forbidden."""
     permission: str = ""
     """Resource and group as roles name them; no two kinds have the same."""
+    listed_after: float = SILENCE_SECONDS
+    """Seconds without contact after which the kind is listed."""
 
 
 class Progress(Struct, frozen=True):
@@ -352,6 +354,7 @@ class Mirror:
             required=kind.required,
             missing_permission=kind.permission if _is_forbidden(reflector) else "",
             permission=kind.permission,
+            listed_after=self._silence,
         )
 
     def _is_absent(self, kind: Kind[Any]) -> bool:

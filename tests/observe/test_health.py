@@ -21,9 +21,22 @@ def kind(name, *, age=0.0, synced=True, api_version="v1", problem="", **more):
     )
 
 
-def test_a_watch_that_hears_nothing_is_stale():
-    kinds = [kind("Pod", age=181.0, problem="refused"), kind("Node", age=60.0)]
-    assert stale_watches(kinds) == ["Pod: no watch events for 181 s: refused"]
+def test_a_watch_that_hears_neither_events_nor_an_error_is_stale():
+    """After 75 s it is listed, which ends within 120 s."""
+    kinds = [kind("Pod", age=241.0), kind("Node", age=239.0)]
+    assert stale_watches(kinds) == ["Pod: no watch events and no error for 241 s"]
+
+
+def test_a_server_that_fails_makes_no_process_unhealthy():
+    failing = kind("Pod", age=1e6, problem="503")
+    assert stale_watches([failing]) == [], "a restart would not help"
+    assert unreachable_kinds([failing]) == ["Pod: unreachable for 1000000 s: 503"]
+
+
+def test_a_watch_may_be_quiet_as_long_as_the_configuration_says():
+    quiet = kind("Pod", age=599.0, listed_after=555.0)
+    assert unreachable_kinds([quiet]) == stale_watches([quiet]) == []
+    assert len(unreachable_kinds([kind("Pod", age=601.0, listed_after=555.0)])) == 1
 
 
 def test_a_kind_that_is_not_served_is_no_fault():

@@ -74,9 +74,9 @@ async def get(port):
 async def test_probes_say_what_is_wrong(state, get):
     assert await get("/healthz") == (200, "ok\n")
     assert await get("/readyz") == (200, "ok\n")
-    state.unhealthy = ["Pod: no watch events for 200 s"]
+    state.unhealthy = ["Pod: no watch events and no error for 250 s"]
     state.unready = ["Node: not read yet"]
-    assert await get("/healthz") == (503, "Pod: no watch events for 200 s\n")
+    assert await get("/healthz") == (503, "Pod: no watch events and no error for 250 s\n")
     assert await get("/readyz") == (503, "Node: not read yet\n")
 
 

@@ -283,6 +283,23 @@ async def test_a_required_kind_that_is_refused_is_waited_for_and_its_permission_
 
 
 @virtual_time.test
+async def test_an_outage_of_any_length_calls_for_no_restart():
+    server = ClusterServer()
+    async with mirrored(server) as mirror:
+        await mirror.wait_synced()
+        server.down = True
+        server.collections[PODS].cut()
+        for _ in range(60):
+            await asyncio.sleep(10)
+            assert stale_watches(mirror.status()) == []
+            [said] = unreachable_kinds(mirror.status())
+            assert "down" in said
+        server.down = False
+        await asyncio.sleep(60)
+        assert unreachable_kinds(mirror.status()) == []
+
+
+@virtual_time.test
 async def test_what_was_read_stays_when_it_is_refused_later_and_grows_stale():
     server = ClusterServer(CLAIMS_V1)
     server.collections[CLAIMS_V1].put("c")
