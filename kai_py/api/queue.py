@@ -61,6 +61,11 @@ _ONE_DEVICE_SELECTOR = "set exactly one of deviceClassName and attribute"
 _VALUES_WITH_ATTRIBUTE = "values belong to attribute: set both or neither"
 OWN_PARENT = "a queue cannot be its own parent"
 _SPARES_EMPTY = "set matchLabels or matchExpressions: a selector without any would match all nodes"
+_WITHOUT_DOMAIN = ("cpu", "memory", "ephemeral-storage", "pods")
+_NO_RESOURCE = (
+    f"resources are {', '.join(_WITHOUT_DOMAIN)}, hugepages-SIZE, or have a domain, as in "
+    "nvidia.com/gpu; GPUs of every kind together are deservedGPUs and maxGPUs"
+)
 _NAMESPACES_EMPTY = "set names or selector; leave namespaces out to allow every namespace"
 
 _MAX_AT_LEAST_DESERVED = cel_rule(
@@ -213,7 +218,13 @@ class QueueSpec(ApiModel):
             "!has(self.maxGPUs) || self.maxGPUs >= self.deservedGPUs",
             _MAX_GPUS_BELOW_DESERVED,
             field=".maxGPUs",
-        )
+        ),
+        cel_rule(
+            f"!has(self.resources) || self.resources.all(name, name in {[*_WITHOUT_DOMAIN]} || "
+            "name.startsWith('hugepages-') || name.contains('/'))",
+            _NO_RESOURCE,
+            field=".resources",
+        ),
     )
 
     deserved_gpus: GpuCount = 0.0
@@ -286,6 +297,17 @@ class QueueSpec(ApiModel):
             if names.count(name) > 1:
                 raise ValueError(f"devices has two entries named {name!r}")
         return self
+
+    @model_validator(mode="after")
+    def _resources_that_exist(self) -> Self:
+        if not all(map(_is_resource, self.resources)):
+            raise ValueError(_NO_RESOURCE)
+        return self
+
+
+def _is_resource(name: str) -> bool:
+    """Whether a pod may request a resource of this name."""
+    return name in _WITHOUT_DOMAIN or name.startswith("hugepages-") or "/" in name
 
 
 class QueueMetadata(BaseModel):

@@ -64,7 +64,9 @@ def test_rules_stand_where_their_fields_are():
         for path, node in nodes(schema())
     }
     assert rules[""] == ["!has(self.spec.parent) || self.spec.parent != self.metadata.name"]
-    assert rules[".spec"] == ["!has(self.maxGPUs) || self.maxGPUs >= self.deservedGPUs"]
+    bounds, names = rules[".spec"]
+    assert bounds == "!has(self.maxGPUs) || self.maxGPUs >= self.deservedGPUs"
+    assert names.startswith("!has(self.resources) || ")
     assert len(rules[".spec.resources[additionalProperties]"]) == 1
     assert len(rules[".spec.devices[items]"]) == 3
 

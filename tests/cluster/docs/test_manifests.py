@@ -120,7 +120,7 @@ async def test_a_refusal_is_in_our_words(real: Cluster) -> None:
         "apiVersion": "scheduling.kai.io/v1alpha1",
         "kind": "Queue",
         "metadata": {"name": "q"},
-        "spec": {"deservedGPUs": 8, "maxGPUs": 6, "parent": "q"},
+        "spec": {"deservedGPUs": 8, "maxGPUs": 6, "parent": "q", "resources": {"gpus": {"max": 1}}},
     }
     with pytest.raises(ApiError) as refused:
         await create(real.api, document)
@@ -128,6 +128,7 @@ async def test_a_refusal_is_in_our_words(real: Cluster) -> None:
         read_queue(document)
     assert "maxGPUs must be at least deservedGPUs" in str(refused.value)
     assert "a queue cannot be its own parent" in str(refused.value)
+    assert "GPUs of every kind together are deservedGPUs and maxGPUs" in str(refused.value)
 
 
 async def test_a_queue_gets_its_defaults(real: Cluster) -> None:
