@@ -32,9 +32,11 @@ class EvictionConfig(ApiModel):
     consolidate_at_most: Annotated[int, Field(ge=0, strict=True)] = 16
     """Maximum number of pods relocated for one gang."""
     preempt_min_runtime: Duration = 0.0
-    """Time a workload runs before it may be preempted, unless its queue says otherwise."""
+    """Time a workload runs before it may be preempted, for queues that neither have nor inherit
+    one."""
     reclaim_min_runtime: Duration = 0.0
-    """Time a workload runs before it may be reclaimed, unless its queue says otherwise."""
+    """Time a workload runs before it may be reclaimed, for queues that neither have nor inherit
+    one."""
     staleness_grace: Duration = 60.0
     """Time a gang may run below minMember before its remaining pods are evicted."""
     suspend_jobs: bool = False

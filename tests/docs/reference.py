@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 
 from kai_py.api.crd import crds
 from kai_py.api.node_departures import DEFAULT_SIGNALS, DepartureStage, NodeSignal
+from kai_py.api.times import DURATION_PATTERN, format_duration
 from kai_py.cli import main
 from kai_py.config import Configuration
 from kai_py.observe.auditor import Auditor
@@ -114,7 +115,11 @@ def _default(parameter: Any) -> str:
 def _configuration() -> str:
     schema = Configuration.model_json_schema(by_alias=True)
     rows = _settings(schema, schema.get("$defs", {}))
-    head = f"# Configuration\n\n{MADE}\nThe file of `kai-py run --config FILE`, in YAML.\n\n"
+    head = (
+        f"# Configuration\n\n{MADE}\nThe file of `kai-py run --config FILE`, in YAML. Durations "
+        "are written like `30s`, `5m` or `1h30m`; a plain number is seconds. `[]` stands for each "
+        "entry of a list.\n\n"
+    )
     return head + _table(("setting", "meaning", "default"), rows)
 
 
@@ -124,30 +129,32 @@ def _settings(
     for name, each in schema.get("properties", {}).items():
         target = _resolved(each, known)
         here = f"{path}{name}"
-        if target.get("properties"):
+        default = each.get("default")
+        if target.get("properties") and "anyOf" not in each:
             yield from _settings(target, known, f"{here}.")
             continue
         text = each.get("description") or target.get("description", "")
         choices = ", ".join(f"`{value}`" for value in target.get("enum", ()))
         meaning = f"{text} One of {choices}." if choices else text
-        default = each.get("default")
-        shown = "" if default in (None, "", [], {}) else f"`{_plain(default)}`"
+        shown = "" if default in (None, "", [], {}) else f"`{_plain(default, target)}`"
         yield f"`{here}`", meaning, shown
+        yield from _settings(target, known, f"{here}.")
+        yield from _settings(_resolved(target.get("items", {}), known), known, f"{here}[].")
 
 
-def _plain(value: Any) -> str:
-    return (
-        {True: "true", False: "false"}.get(value, str(value))
-        if isinstance(value, bool)
-        else str(value)
-    )
+def _plain(value: Any, schema: Mapping[str, Any]) -> str:
+    if schema.get("pattern") == DURATION_PATTERN:
+        return format_duration(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _resolved(each: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    reference = each.get("$ref") or next(
-        (a["$ref"] for a in each.get("allOf", ()) if "$ref" in a), ""
-    )
-    return known[reference.rpartition("/")[2]] if reference else each
+    """The schema to which a field refers, or that it has unless it is null."""
+    variants = [*each.get("allOf", ()), *each.get("anyOf", ())]
+    [schema, *others] = [one for one in variants if one.get("type") != "null"] or [each]
+    if others:
+        return each
+    return known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def _resources() -> str:
