@@ -29,7 +29,7 @@ from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import QueueStatus
 from kai_py.api.spot import SpotFallback, SpotUse
 from kai_py.api.texts import count_of
-from kai_py.api.times import Duration
+from kai_py.api.times import DurationText
 
 GROUP = "scheduling.kai.io"
 VERSION = "v1alpha1"
@@ -253,13 +253,16 @@ class QueueSpec(ApiModel):
     """Entitlements by DeviceClass or by device attribute, within the GPU entitlement."""
     limits: Annotated[tuple[DeviceCountLimit, ...], Field(max_length=16)] = ()
     """Limits of devices by CEL expressions: by class, product, memory or any other attribute."""
-    preempt_min_runtime: Duration | None = None
-    """Minimum runtime of a workload before it may be preempted inside its queue."""
-    reclaim_min_runtime: Duration | None = None
-    """Minimum runtime of a workload before other queues may reclaim it."""
-    reserve_after: Duration | None = None
+    preempt_min_runtime: DurationText | None = None
+    """Time for which a workload that has started may not be preempted inside its queue, except its
+    elastic pods; absent means as the queue above."""
+    reclaim_min_runtime: DurationText | None = None
+    """Time for which a workload that has started may not be reclaimed, except its elastic pods;
+    absent means as the queue above. Against a queue outside of a parent, that of the parent
+    counts: the ancestor just below the lowest one that both queues have in common."""
+    reserve_after: DurationText | None = None
     """A gang that has been pending this long gets nodes reserved for it, one gang at a time."""
-    ageing: Duration | None = None
+    ageing: DurationText | None = None
     """Pending time that counts as one point of priority inside the queue; 0: none. The
     annotation scheduling.kai.io/ageing of a gang takes precedence."""
     ageing_limit: Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)] | None = None
@@ -272,7 +275,7 @@ class QueueSpec(ApiModel):
     spot_fallback: SpotFallback | None = None
     """When gangs limited to spot nodes may use on-demand nodes; absent means as the queue above, or
     never."""
-    ready_timeout: Duration | None = None
+    ready_timeout: DurationText | None = None
     """Time after its start by which minMember pods of a gang must be ready; then it is evicted
     whole and started again later. 0: none; absent means as the queue above. The annotation
     scheduling.kai.io/ready-timeout of a gang may only shorten it."""

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kai_py.api.model import ApiModel, LabelValue, QualifiedName
-from kai_py.api.times import Duration
+from kai_py.api.times import DurationText
 
 
 class SpotUse(enum.StrEnum):
@@ -26,7 +26,7 @@ class SpotUse(enum.StrEnum):
 class SpotFallback(ApiModel):
     """When gangs limited to spot nodes may use on-demand nodes, and how many GPUs of those."""
 
-    after: Duration
+    after: DurationText
     """Time that a gang waits for spot nodes before it may use others."""
     max_gpus: Annotated[
         float | None, Field(ge=0, le=1_000_000, strict=True, allow_inf_nan=False)

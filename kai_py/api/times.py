@@ -54,6 +54,12 @@ def _seconds(value: object) -> object:
     return float(_checked(value))
 
 
+def _seconds_of_text(value: object) -> object:
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise DurationError(f"{shortened(repr(value))} is not text: write it like 30s, 5m or 1h30m")
+
+
 def _checked(seconds: float) -> float:
     if seconds > MAX_DURATION:
         raise DurationError("is longer than 2562047h47m16s, the longest duration")
@@ -78,13 +84,12 @@ def _written(seconds: float) -> str:
     return f"{seconds:.9f}".rstrip("0") + "s"
 
 
-Duration = Annotated[
-    float,
-    BeforeValidator(_seconds),
-    PlainSerializer(_written, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
-]
+_AS_TEXT = PlainSerializer(_written, return_type=str)
+_SCHEMA = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32})
+Duration = Annotated[float, BeforeValidator(_seconds), _AS_TEXT, _SCHEMA]
 """A pydantic field in seconds, read from a duration text (or a number of seconds)."""
+DurationText = Annotated[float, BeforeValidator(_seconds_of_text), _AS_TEXT, _SCHEMA]
+"""The same of an object of the API, whose server takes only text."""
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 
 

@@ -90,6 +90,8 @@ def test_every_optional_field():
         ({"devices": [{"name": "a", "deviceClassName": "x"}] * 2}, "two entries named 'a'"),
         ({"namespaces": {}}, "spec.namespaces: set names or selector"),
         ({"reserveAfter": "5 minutes"}, "spec.reserveAfter: '5 minutes' is not a duration"),
+        ({"ageing": 0}, "spec.ageing: 0 is not text: write it like 30s"),
+        ({"spotFallback": {"after": 600}}, "spec.spotFallback.after: 600 is not text"),
         ({"maxGPU": 3}, "spec.maxGPU: no such field; did you mean maxGPUs?"),
         ({"deservedGpus": 3}, "spec.deservedGpus: no such field; did you mean deservedGPUs?"),
         (
