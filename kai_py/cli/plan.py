@@ -4,7 +4,7 @@ Nothing is read from or written to a cluster.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from kai_py.cli.options import LATEST_TIME, takes_groups
 from kai_py.cli.other_schedulers import say_other_schedulers
 from kai_py.cli.output import OutputOptions, print_document, print_table, progress, say
 from kai_py.config import Configuration
+from kai_py.simulate.files.manifest_pods import WORKLOADS
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.offline_plan import MAX_CYCLES, OfflinePlan, plan_objects
 
@@ -79,18 +80,29 @@ def _say_other_pools(documents: Sequence[Document], configuration: Configuration
     """Say what is left out because another scheduler owns its node pool."""
     key, own = configuration.node_pool.label, configuration.node_pool.name
     names = configuration.scheduler_name, *configuration.scheduler_aliases
-    for kind in ("Node", "Pod"):
-        others = [
-            each
+    pool = f'pool "{own}"' if own else "the pool without that label"
+    for kinds in ("Nodes", "Pods", "Workloads"):
+        others = sum(
+            mapping_at(labelled, "metadata.labels").get(key, "") != own
             for each in documents
-            if each.get("kind") == kind
-            and mapping_at(each, "metadata.labels").get(key, "") != own
-            and (kind == "Node" or value_at(each, "spec.schedulerName") in names)
-        ]
+            if (labelled := _labelled(kinds, each, names)) is not None
+        )
         if others:
-            pool = f'pool "{own}"' if own else "the pool without that label"
-            text = f"{kind}s of other node pools (label {key}) are left out: {len(others)}"
+            text = f"{kinds} of other node pools (label {key}) are left out: {others}"
             say(f"kai-py: {text}; only {pool} is planned, see nodePool.name", err=True)
+
+
+def _labelled(kinds: str, document: Document, schedulers: Sequence[str]) -> Any:
+    """What of a document has the label of its pool; None if it is not of these kinds."""
+    kind = (document["apiVersion"].rpartition("/")[0], document["kind"])
+    if kinds == "Nodes":
+        return document if kind == ("", "Node") else None
+    if kinds == "Pods":
+        labelled = document if kind == ("", "Pod") else None
+    else:
+        is_new = kind in WORKLOADS and not document["metadata"].get("uid")
+        labelled = value_at(document, "spec.template") if is_new else None
+    return labelled if value_at(labelled or {}, "spec.schedulerName") in schedulers else None
 
 
 def _print_tables(found: OfflinePlan) -> None:

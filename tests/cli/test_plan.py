@@ -62,13 +62,12 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
 
 
 def test_what_other_node_pools_have_is_counted(tmp_path):
-    path, pools = tmp_path / "pools.yaml", [node("n0"), QUEUE, pod("a")]
-    pools[0]["metadata"]["labels"] = pools[2]["metadata"]["labels"] = {
-        "kai.scheduler/node-pool": "other"
-    }
+    path, pools = tmp_path / "pools.yaml", [node("n0"), QUEUE, pod("a"), job("j", 2)]
+    for each in (pools[0], pools[2], pools[3]["spec"]["template"]):
+        each.setdefault("metadata", {})["labels"] = {"kai.scheduler/node-pool": "other"}
     path.write_text(yaml.safe_dump_all(pools), encoding="utf-8")
     result = run(str(path))
-    for kind in ("Nodes", "Pods"):
+    for kind in ("Nodes", "Pods", "Workloads"):
         left_out = f"{kind} of other node pools (label kai.scheduler/node-pool) are left out: 1;"
         assert left_out in result.stderr
 
