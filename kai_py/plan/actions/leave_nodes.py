@@ -36,6 +36,8 @@ REPLACING_KINDS = frozenset(
 
 REQUEST_LIFETIME = 600.0
 """Seconds after its end for which a request counts: an older one was for another departure."""
+ASKED = "its pods have been asked to save their work"
+"""The same in all cycles: each new message is another event."""
 
 
 def leave_nodes(state: CycleState) -> None:
@@ -146,14 +148,14 @@ def _checkpoint(state: CycleState, gang: Gang, why: str) -> None:
         by = now + (state.settings.departures.checkpoint_grace if own is None else own)
         known = {member.pod.uid for member in asked}
         pods = tuple(m.pod for m in members if m.pod.uid not in known)
-        message = f"{why}; its pods are asked to save their work"
+        message = f"{why}; {ASKED}"
         state.report.checkpoints.append(CheckpointRequest(gang.key, gang.owner, pods, by, message))
         _note(state, gang, message)
         return
     waiting = [m.checkpoint_by or 0.0 for m in members if not m.checkpointed]
     if any(by > now for by in waiting):
         state.report.checkpoint_ends.append(max(waiting))
-        _note(state, gang, f"{why}; its pods were asked to save their work")
+        _note(state, gang, f"{why}; {ASKED}")
         return
     if _is_protected(state, gang, members, why):
         return

@@ -104,13 +104,15 @@ def test_what_no_workload_says_the_configuration_does():
 
 def test_a_checkpoint_is_asked_for_once_and_waited_for():
     owner, *pods = train(["a", "b"], **{DEPARTURE: "checkpoint"})
-    (request,) = small_world([owner, *pods]).plan(NOW).checkpoints
+    first = small_world([owner, *pods]).plan(NOW)
+    (request,) = first.checkpoints
     assert [each.name for each in request.pods] == ["train-0", "train-1"]
     assert request.by == START + NOW + 60
     waiting = [asked(each, NOW + 60) for each in pods]
     plan = small_world([owner, *waiting]).plan(NOW)
     assert not plan.checkpoints
     assert not plan.evictions
+    assert plan.at_risk == first.at_risk, "another message would be another event"
 
 
 def test_the_workload_says_how_long_a_checkpoint_takes():
