@@ -47,6 +47,7 @@ NAVIGATION = {
         "reference/commands",
         "reference/configuration",
         "reference/resources",
+        "reference/scenarios",
         "reference/metrics",
     ],
     "Internals": [

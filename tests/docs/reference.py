@@ -26,6 +26,7 @@ from kai_py.observe.metrics import Metrics
 from kai_py.observe.plan_observer import KaiQueueMetrics
 from kai_py.plan.placement.preferences import TIERS
 from kai_py.plan.plan import Plan
+from kai_py.simulate.scenarios.scenario import Scenario
 from tests.support import scenario
 from tests.support.repository import DOCS
 
@@ -123,6 +124,21 @@ def _configuration() -> str:
     return head + _table(("setting", "meaning", "default"), rows)
 
 
+def _scenarios() -> str:
+    schema = Scenario.model_json_schema(by_alias=True)
+    known = schema["$defs"]
+    queue = known["ScenarioQueue"]["properties"]
+    known["ScenarioQueue"] = {"properties": {"name": queue["name"]}}
+    rows = _settings(schema, known)
+    head = (
+        f"# Scenarios\n\n{MADE}\n"
+        "The file of [`kai-py simulate`](../what-if.md#simulate-a-workload), in YAML. Required are "
+        "`nodes`, `queues`, names, and the queue of a job. Queues also have the fields of a "
+        "[Queue's spec](resources.md).\n\n"
+    )
+    return head + _table(("field", "meaning", "default"), rows)
+
+
 def _settings(
     schema: Mapping[str, Any], known: Mapping[str, Any], path: str = ""
 ) -> Iterator[tuple[str, ...]]:
@@ -214,6 +230,7 @@ PAGES = {
     "commands.md": _commands,
     "configuration.md": _configuration,
     "resources.md": _resources,
+    "scenarios.md": _scenarios,
     "metrics.md": _metrics,
 }
 """What makes the pages of docs/reference, by their names."""

@@ -50,26 +50,32 @@ class NodeGroup(ApiModel):
     name: Name
     """Their names are this and a number."""
     count: Count = 1
+    """How many there are."""
     gpus: Annotated[int, Field(ge=0, le=1024, strict=True)] = 8
+    """GPUs of a device plugin of one node."""
     cpu: Annotated[float, Field(gt=0, le=100_000)] = 192
+    """Cores of one node."""
     memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] = 2048
+    """Memory of one node in GiB."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Labels of the nodes."""
     price_per_hour: Annotated[float, Field(ge=0, le=1_000_000_000)] = 0.0
     """Price of one node, in any currency."""
     spot: bool = False
     """Counted apart in the costs, and labelled ``karpenter.sh/capacity-type: spot``."""
     interruptions_per_hour: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Mean number for one node: it announces that it goes, goes, and another one comes."""
+    """Mean number for one node: that it goes is announced, it goes, and another one comes."""
     notice_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
-    """From the announcement until the node is gone."""
+    """Seconds from the announcement until the node is gone."""
     away_minutes: Annotated[float, Field(ge=0, le=1_000_000)] = 15.0
-    """Mean time until another node comes; meanwhile there is nothing to pay."""
+    """Mean number of minutes until another node comes; meanwhile there is nothing to pay."""
 
 
 class ScenarioQueue(QueueSpec):
     """A Queue: its name, and its spec as users write it."""
 
     name: Name
+    """Name of the queue."""
 
     @model_validator(mode="after")
     def _not_its_own_parent(self) -> Self:
@@ -90,31 +96,38 @@ class ScenarioJob(ApiModel):
     """One Job, or many at a rhythm."""
 
     name: Name
+    """Name of the Job; a number is appended where several are created."""
     queue: Name
+    """Its queue, one without children."""
     pods: Count = 1
+    """Pods of the Job, which run at the same time."""
     gpus_per_pod: Annotated[float, Field(ge=0, le=1024)] = 1
     """Whole, or below 1 for a part of one GPU."""
     cpu_per_pod: Annotated[float, Field(gt=0, le=10_000)] = 1
+    """Cores."""
     memory_gib_per_pod: Annotated[float, Field(gt=0, le=100_000)] = 1
+    """Memory in GiB."""
     minutes: Annotated[float, Field(gt=0, le=10_000_000)] = 60
-    """How long every pod runs; a pod that was evicted begins again."""
+    """Minutes that every pod runs; a pod that was evicted begins again."""
     expected_minutes: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
     """The runtime that its annotation declares; absent: it has no such annotation."""
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000_000, strict=True)] = 0
+    """Priority of its pods, which counts within the queue."""
     min_available: Count | None = None
     """Pods that must start together, by default all."""
     node_selector: dict[QualifiedName, LabelValues] = Field(default_factory=dict)
     """Labels of its nodes; of several values a node has one."""
     at: Minutes = 0
-    """When the first one comes; the first of random arrivals comes after a random distance."""
+    """Minutes from the start until the first one comes; the first of random arrivals comes after
+    a random distance."""
     every: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
-    """Time between two of them."""
+    """Minutes between two of them."""
     count: Count | None = None
     """How many come, by default until the end where ``every`` is set, else one."""
     burst: Count = 1
     """How many are created each time, at once."""
     checkpoint_minutes: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
-    """Interval of its checkpoints; an evicted pod repeats only the work since the last one."""
+    """Minutes between its checkpoints; an evicted pod repeats only the work since the last one."""
     spot: SpotUse | None = None
     """Whether it goes to spot nodes, as its annotation says."""
     on_node_departure: DepartureTreatment | None = None
@@ -134,14 +147,17 @@ class Scenario(ApiModel):
     """Everything that goes into a simulation."""
 
     hours: Annotated[float, Field(gt=0, le=100_000)] = 24
-    """How long it lasts."""
+    """How many hours are simulated."""
     seed: int = 0
     """Fixes random arrivals."""
     start_up_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
-    """Time that a pod needs before its work begins; every start costs it again."""
+    """Seconds that a pod needs before its work begins; every start costs them again."""
     nodes: Annotated[tuple[NodeGroup, ...], Field(min_length=1)]
+    """Groups of nodes that are alike."""
     queues: Annotated[tuple[ScenarioQueue, ...], Field(min_length=1)]
+    """Queues, each with its name and the fields of a Queue's spec."""
     jobs: tuple[ScenarioJob, ...] = ()
+    """Jobs, each one or many at a rhythm."""
 
 
 class Arrival(Struct, frozen=True):
