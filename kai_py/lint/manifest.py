@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from kai_py.api.manifests import LineMapping, line_at
+from kai_py.api.manifests import LineMapping, LineSequence, line_at
 from kai_py.api.problems import FieldPath, closest_match, field_path
 
 RESOURCE_GROUP = "resource.k8s.io"
@@ -167,7 +167,15 @@ def rename(mapping: LineMapping, key: str, new_key: str) -> None:
 def set_key(mapping: LineMapping, key: str, value: Any) -> None:
     """Set a key that was not in the file; its line is that of the mapping."""
     mapping.lines.setdefault(key, mapping.line)
-    mapping[key] = value
+    mapping[key] = _at_line(mapping.line, value) if type(value) is list else value
+
+
+def _at_line(line: int, items: list[Any]) -> LineSequence:
+    """A list like those of a file, for the rules that follow."""
+    sequence = LineSequence(line)
+    sequence.extend(items)
+    sequence.lines = [line] * len(items)
+    return sequence
 
 
 def walk(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, LineMapping]]:

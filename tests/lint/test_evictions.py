@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai_py.lint.manifest import Severity
 from tests.support.linting import lint
 
 JOB = """apiVersion: batch/v1
@@ -41,6 +42,8 @@ def test_a_job_that_an_eviction_would_fail_gets_a_policy(before, after, warns):
     report = lint(JOB.replace(before, after, 1) if before else JOB)
     told = [each for each in report.findings if "exceeds backoffLimit" in each.message]
     assert len(told) == warns
+    mistakes = [each for each in report.findings if each.severity is Severity.ERROR]
+    assert mistakes == [], "nor is the policy that was added"
     assert ("podFailurePolicy" in report.corrected) == (warns or "podFailurePolicy" in after)
     again = lint(report.corrected).findings
     assert not [each for each in again if "exceeds backoffLimit" in each.message]
