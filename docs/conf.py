@@ -44,6 +44,7 @@ NAVIGATION = {
     ],
     "Runbooks": RUNBOOKS,
     "Reference": [
+        "annotations",
         "reference/commands",
         "reference/configuration",
         "reference/resources",
