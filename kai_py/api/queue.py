@@ -69,7 +69,8 @@ _NO_RESOURCE = (
 _NAMESPACES_EMPTY = "set names or selector; leave namespaces out to allow every namespace"
 
 _MAX_AT_LEAST_DESERVED = cel_rule(
-    "!has(self.max) || quantity(string(self.max)).compareTo(quantity(string(self.deserved))) >= 0",
+    "!has(self.max) || !has(self.deserved) || "
+    "quantity(string(self.max)).compareTo(quantity(string(self.deserved))) >= 0",
     _MAX_BELOW_DESERVED,
     field=".max",
 )
@@ -80,8 +81,9 @@ class ResourceShare(ApiModel):
 
     model_config = with_cel_rules(_MAX_AT_LEAST_DESERVED)
 
-    deserved: Amount = Field(default=Quantity(0), json_schema_extra={"default": 0})
-    """Guaranteed amount."""
+    deserved: Amount | None = None
+    """Guaranteed amount; absent means none. But of cpu, memory, ephemeral-storage and pods, without
+    a weight for them, it means as much as the queue may be allocated."""
     max: Amount | None = None
     """Limit; absent means unlimited."""
     weight: Weight | None = None
@@ -89,7 +91,7 @@ class ResourceShare(ApiModel):
 
     @model_validator(mode="after")
     def _max_at_least_deserved(self) -> Self:
-        if self.max is not None and self.max < self.deserved:
+        if self.max is not None and self.deserved is not None and self.max < self.deserved:
             raise ValueError(_MAX_BELOW_DESERVED)
         return self
 

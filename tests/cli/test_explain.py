@@ -220,7 +220,7 @@ def test_what_else_a_queue_rations_is_told(tmp_path):
     write_objects(path, staged(waits).documents())
     asked = ("job", "waiting", "--from", str(path), "--no-suggestions")
     rows = [line.split() for line in explain(*asked).output.splitlines() if "team " in line]
-    assert rows[-2] == ["team", "0", "2.5", "2.5", "0", "6", "CPU", "cores"]
+    assert rows[-2] == ["team", "-", "2.5", "2.5", "0", "6", "CPU", "cores"]
     assert rows[-1][-2:] == ["GB", "memory"]
     [answer] = json.loads(explain(*asked, "-o", "json").output)
     assert [level["unit"] for level in answer["limited_resources"]] == ["CPU cores", "GB memory"]

@@ -186,3 +186,15 @@ def test_what_a_queue_deserves_of_pods_is_reclaimed():
 
     assert len(evicted(fitting(2))) == 1
     assert evicted(fitting(4)) == []
+
+
+@pytest.mark.parametrize(
+    ("amounts", "guaranteed"),
+    [({"max": 8}, 2), ({"deserved": 1, "max": 8}, 1), ({"weight": 2}, 0), ({"deserved": 0}, 0)],
+)
+def test_a_limit_of_a_base_resource_alone_takes_no_guarantee(amounts, guaranteed):
+    """Non-preemptible pods start as far as their queue deserves them."""
+    own = queue("q", 8, resources={"cpu": amounts, "pods": {"max": 5}})
+    marks = {"scheduling.kai.io/preemptibility": "non-preemptible"}
+    waiting = pods("ab", "q", annotations=marks)
+    assert len(placed(cluster(node("n0"), own, waiting).plan())) == guaranteed

@@ -93,7 +93,10 @@ def queue_info(queue: Queue, created: float = 0.0) -> QueueInfo:
     weights: dict[str, float] = {}
     for name, share in spec.resources.items():
         unit = native_unit(name)
-        deserved[name] = share.deserved.as_float() * unit
+        if share.deserved is not None:
+            deserved[name] = share.deserved.as_float() * unit
+        elif share.weight is not None:
+            deserved[name] = 0.0  # a weight divides what is not deserved
         if share.max is not None:
             ceiling[name] = share.max.as_float() * unit
         if share.weight is not None:
