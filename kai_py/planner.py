@@ -236,6 +236,7 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             usage_weight=configuration.fair_share.usage_weight,
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
+            min_runtime_method=configuration.eviction.reclaim_resolve_method,
         ),
         gpu_strategy=configuration.placement.gpu,
         cpu_strategy=configuration.placement.cpu,

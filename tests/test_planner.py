@@ -4,7 +4,7 @@ from kai_py.api.queue import read_queue
 from kai_py.api.records.core import ObjectMeta
 from kai_py.config import parse_configuration
 from kai_py.observe.share_steps import share_steps
-from kai_py.planner import Planner
+from kai_py.planner import Planner, cycle_settings
 from kai_py.snapshot.accounting import GPU
 from kai_py.watch.kinds import WatchedQueue
 from tests.support.scenario import START, node, placed, pod, shared
@@ -108,3 +108,9 @@ def test_pods_that_could_strand_gpus_are_placed_by_score_unless_told_otherwise()
     for told in ("strategy: together", "sharedGPUs: spread", "cpu: spread"):
         for world in (whole, parts):
             assert placed(plan_with(f"placement: {{{told}}}", *world)) == {"one": "fits-big"}
+
+
+def test_the_configuration_says_whose_min_runtime_protects_from_other_queues():
+    for method in ("lca", "queue"):
+        chosen = parse_configuration(f"eviction: {{reclaimResolveMethod: {method}}}")
+        assert cycle_settings(chosen).rules.min_runtime_method == method

@@ -38,6 +38,15 @@ class FillStrategy(enum.StrEnum):
     """The emptiest node first."""
 
 
+class MinRuntimeMethod(enum.StrEnum):
+    """Whose reclaim min runtime protects a victim from another queue."""
+
+    LCA = "lca"
+    """The one of the victim's ancestor just below its lowest common ancestor with the reclaimer."""
+    QUEUE = "queue"
+    """The one of the victim's own queue."""
+
+
 class Subject(enum.StrEnum):
     """Kind of object that can be explained."""
 

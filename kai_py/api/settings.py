@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy
+from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, MinRuntimeMethod
 from kai_py.api.cron import parse_cron
 from kai_py.api.extensions import ExtensionGroup, extension_names
 from kai_py.api.model import HTTP_PATTERN, ApiModel, Name
@@ -37,6 +37,10 @@ class EvictionConfig(ApiModel):
     reclaim_min_runtime: Duration = 0.0
     """Time a workload runs before it may be reclaimed, for queues that neither have nor inherit
     one."""
+    reclaim_resolve_method: MinRuntimeMethod = MinRuntimeMethod.LCA
+    """Whose `reclaimMinRuntime` protects a workload: that of its own queue (`queue`), or (`lca`) of
+    the one above it, or itself, that is just below the lowest queue above both it and the
+    reclaimer."""
     staleness_grace: Duration = 60.0
     """Time a gang may run below minMember before its remaining pods are evicted."""
     suspend_jobs: bool = False

@@ -10,7 +10,7 @@ KAI-Scheduler 0.17, for clusters that keep its Queues and expect its figures.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kai_py.api.choices import Profile
+from kai_py.api.choices import MinRuntimeMethod, Profile
 from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
 
 
@@ -65,16 +65,6 @@ class VictimPreference(StrEnum):
 
     YOUNGEST = "youngest"
     """Elastic pods, then the youngest gangs, wherever they run."""
-
-
-class MinRuntimeMethod(StrEnum):
-    """Whose reclaim min runtime protects a victim from another queue."""
-
-    LCA = "lca"
-    """The one of the victim's ancestor just below its lowest common ancestor with the reclaimer."""
-
-    QUEUE = "queue"
-    """The one of the victim's own queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kai_py.policy.fairness_rules import FairnessRules, MinRuntimeMethod
+from kai_py.api.choices import MinRuntimeMethod
+from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.policy.queue_usage import shared_depth
 from kai_py.snapshot.resources import Floats
 from kai_py.snapshot.tables.queue_tree import QueueTable

@@ -222,7 +222,7 @@ metadata: {name: default}
 spec:
   placementStrategy: {gpu: spread, cpu: binpack}
   kValue: 0.5
-  minRuntime: {preemptMinRuntime: 5m}
+  minRuntime: {preemptMinRuntime: 5m, reclaimResolveMethod: queue}
   args: {default-staleness-grace-period: 2m, max-consolidation-preemptees: "4", other: "1"}
   actions: {consolidation: {enabled: false}}
   usageDBConfig:
@@ -265,6 +265,7 @@ def test_settings_of_kai_become_configurations(tmp_path, capsys):
     assert default.rules is Profile.KAI
     assert (default.placement.gpu, default.placement.cpu) == ("spread", "binpack")
     assert default.eviction.preempt_min_runtime == 300
+    assert default.eviction.reclaim_resolve_method == "queue"
     assert default.eviction.staleness_grace == 120
     assert default.eviction.consolidate_at_most == 4
     assert not default.eviction.consolidate

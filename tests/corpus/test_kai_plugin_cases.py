@@ -2,8 +2,9 @@ import json
 
 import numpy as np
 
+from kai_py.api.choices import MinRuntimeMethod
 from kai_py.grouping.gang import Subgroup, is_satisfied
-from kai_py.policy.fairness_rules import KAI, MinRuntimeMethod
+from kai_py.policy.fairness_rules import KAI
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.policy.queue_limits import check_deserved, check_limits, check_max
 from kai_py.policy.queue_order import order_keys

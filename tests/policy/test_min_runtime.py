@@ -1,6 +1,7 @@
 import pytest
 
-from kai_py.policy.fairness_rules import NATIVE, FairnessRules, MinRuntimeMethod
+from kai_py.api.choices import MinRuntimeMethod
+from kai_py.policy.fairness_rules import NATIVE, FairnessRules
 from kai_py.policy.min_runtime import preempt_min_runtime, reclaim_min_runtime, within_min_runtime
 from kai_py.snapshot.tables.queue_tree import build_queue_table
 from kai_py.snapshot.tables.queues import QueueInfo

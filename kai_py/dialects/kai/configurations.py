@@ -27,6 +27,7 @@ PATHS: Mapping[str, str] = {
     "placementStrategy.cpu": "placement.cpu",
     "minRuntime.preemptMinRuntime": "eviction.preemptMinRuntime",
     "minRuntime.reclaimMinRuntime": "eviction.reclaimMinRuntime",
+    "minRuntime.reclaimResolveMethod": "eviction.reclaimResolveMethod",
     "kValue": "fairShare.usageWeight",
     "usageDBConfig.connectionString": "fairShare.prometheus.url",
     "usageDBConfig.usageParams.halfLifePeriod": "fairShare.halfLife",

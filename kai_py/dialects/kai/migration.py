@@ -55,7 +55,7 @@ SHARD_SETTINGS: Mapping[str, tuple[Compatibility, str]] = {
     "placementStrategy": (Compatibility.DIFFERS, "set placement.gpu and placement.cpu"),
     "minRuntime": (
         Compatibility.DIFFERS,
-        "set eviction.preemptMinRuntime and eviction.reclaimMinRuntime",
+        "set eviction.preemptMinRuntime, .reclaimMinRuntime and .reclaimResolveMethod",
     ),
     "kValue": (Compatibility.DIFFERS, "past usage is configured in fairShare of the configuration"),
     "usageDBConfig": (
