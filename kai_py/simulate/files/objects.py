@@ -246,7 +246,8 @@ def load_objects(path: Path) -> Sequence[Document]:
     except OSError as error:
         raise ObjectsError(f"{path}: {error.strerror}") from None
     except ValueError as error:
-        raise ObjectsError(f"{path}: is not a snapshot of a cluster: {error}") from None
+        hint = "give a file of kai-py snapshot or a list of kubectl -o json"
+        raise ObjectsError(f"{path}: is not a snapshot of a cluster ({hint}): {error}") from None
     for number, document in enumerate(documents):
         problem = object_problem(document)
         if problem:
