@@ -42,6 +42,8 @@ class QueueShare:
     is_open: bool = False
     spares: tuple[str, ...] = ()
     """Nodes that the queue keeps for repairs."""
+    absent_classes: tuple[str, ...] = ()
+    """DeviceClasses that the queue names and that do not exist."""
     api_version: str = ""
     """The API that the queue was written in."""
     past_usage: UsageRecord | None = field(default=None, compare=False)

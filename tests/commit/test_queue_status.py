@@ -23,7 +23,7 @@ from kai_py.snapshot.tables.queues import EvictionRecord, UsageRecord
 from kai_py.watch.kinds import WatchedQueue
 from tests.support.records import replace
 from tests.support.scenario import cluster as scenario
-from tests.support.scenario import gpu_slice, job_with_pods, node, pod, queue
+from tests.support.scenario import device_class, gpu_slice, job_with_pods, node, pod, queue
 
 NOW = datetime(2026, 5, 1, 12, 30, 15, 999, tzinfo=UTC)
 INTERVAL = 5.0
@@ -103,6 +103,20 @@ def test_a_queue_that_is_open_to_all_says_so():
     said = {q: condition(status_of(plan, q), "Ready")["message"] for q in ("open", "org", "below")}
     assert "every namespace may use" in said["open"]
     assert said["org"] == said["below"] == ""
+
+
+def test_a_device_class_that_does_not_exist_is_named():
+    entries = [
+        {"name": name, "deviceClassName": name, "max": 1} for name in ("h100", "gpu.nvidia.com")
+    ]
+    own = {"namespaces": {"names": ["default"]}, "devices": entries}
+    plan = scenario(node("n"), device_class(), queue("q", **own), queue("other")).plan()
+    found = condition(status_of(plan, "q"), "Ready")
+    assert (found["status"], found["reason"]) == ("True", "Accepted")
+    assert found["message"] == (
+        "spec.devices bounds nothing by DeviceClass h100, which does not exist"
+    )
+    assert "DeviceClass" not in condition(status_of(plan, "other"), "Ready")["message"]
 
 
 def test_a_missing_parent_is_named_with_its_field_and_below():

@@ -3,7 +3,8 @@
 Ready         False while the queue can't be used as written: MissingParent, Cycle,
               TooDeep, AncestorOrphan, InvalidAmount, InvalidSelector. True with reason
               DeservedScaledDown while the cluster is too small for all that is guaranteed,
-              else Accepted; the message then says whether every namespace may use the queue.
+              else Accepted; the message then says whether every namespace may use the queue, and
+              which DeviceClasses that it names do not exist.
 Orphan        True where the queue is treated as a root only because its parent, or that of a
               queue above it, can't be used.
 OverDeserved  True while more is allocated than deserved: other queues may reclaim the rest.
@@ -25,6 +26,7 @@ BROKEN_PARENT = (QueueFault.MISSING_PARENT, QueueFault.CYCLE, QueueFault.TOO_DEE
 ACCEPTED = "Accepted"
 ANCESTOR_ORPHAN = "AncestorOrphan"
 OPEN = "every namespace may use this queue: spec.namespaces is not set"
+ABSENT_CLASS = "spec.devices bounds nothing by DeviceClass {}, which does not exist"
 TOLERANCE = 1e-6
 
 
@@ -63,7 +65,9 @@ def _ready(
         )
         return QueueCondition(READY, "True", "DeservedScaledDown", message)
     is_chosen = not QueueFields(share.api_version).is_kai  # whose Queues cannot name namespaces
-    return QueueCondition(READY, "True", ACCEPTED, OPEN if share.is_open and is_chosen else "")
+    notes = [OPEN] if share.is_open and is_chosen else []
+    notes += map(ABSENT_CLASS.format, share.absent_classes)
+    return QueueCondition(READY, "True", ACCEPTED, "; ".join(notes))
 
 
 def _orphan(share: QueueShare, above: QueueShare | None) -> QueueCondition:

@@ -6,6 +6,7 @@ reason (``list_unplaced``), every queue with its shares (``queue_shares``), and 
 ignored, in full or in part, because of what it contains (``object_problems``).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ from kai_py.plan.session.turns import Turns
 from kai_py.plan.state.assignment import Assignment, gang_placement
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.queues import Quota
+from kai_py.snapshot.accounting import DEVICE_CLASS
 from kai_py.snapshot.gangs import Gang, PodState
 from kai_py.snapshot.resources import Bools, Floats
 from kai_py.snapshot.snapshot import Snapshot
@@ -69,6 +71,7 @@ def queue_shares(
     owed = _nonzero_by_queue(quota, usage.owed)
     owed_non_preemptible = _nonzero_by_queue(quota, usage.owed_non_preemptible)
     scaled = _marked_by_queue(quota, divided.scaled, divided.deserved)
+    absent = [name for name in quota.resources if _is_of_absent_class(state, name)]
 
     def share_of(name: str, q: int) -> QueueShare:
         return QueueShare(
@@ -89,6 +92,11 @@ def queue_shares(
             priority=int(queues.priority[q]),
             api_version=queues.api_versions[q],
             spares=spares.get(name, ()),
+            absent_classes=tuple(
+                each.removeprefix(DEVICE_CLASS)
+                for each in absent
+                if deserved[q][each] > 0 or maximum[q][each] < math.inf
+            ),
             is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
             past_usage=quota.past_usage.get(name),
             evictions=state.eviction_limits.counted_evictions(name),
@@ -101,6 +109,12 @@ def queue_shares(
         except Exception as error:
             state.turns.fail_turn(step_key("queue shares"), error)
     return tuple(shares)
+
+
+def _is_of_absent_class(state: CycleState, resource: str) -> bool:
+    """Whether it stands for the devices of a DeviceClass that does not exist."""
+    is_class = resource.startswith(DEVICE_CLASS)
+    return is_class and resource.removeprefix(DEVICE_CLASS) not in state.snapshot.devices.classes
 
 
 def _amounts_by_queue(quota: Quota, amounts: Floats) -> list[dict[str, float]]:
