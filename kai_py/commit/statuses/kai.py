@@ -7,21 +7,25 @@ name. Of PodGroups, see ``commit.statuses.kai_pod_group``.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from kai_py.api.pod_phases import is_finished
 from kai_py.api.queue_status import ORPHAN, OVER_DESERVED, READY
 from kai_py.api.records.core import Condition
-from kai_py.api.records.kai import KaiQueue
+from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import preconditions
 from kai_py.commit.settings import CommitSettings
 from kai_py.commit.statuses.kai_pod_group import (
+    KaiPodGroupAnnotations,
+    KaiPodGroupReport,
     LastEvictions,
+    empty_pod_group_report,
     kai_pod_group_annotations,
     kai_pod_group_annotations_patch,
     kai_pod_group_patch,
@@ -30,11 +34,12 @@ from kai_py.commit.statuses.kai_pod_group import (
 from kai_py.commit.statuses.queue import kai_resource_list
 from kai_py.commit.statuses.queue_conditions import QueueCondition, queue_conditions
 from kai_py.commit.statuses.report_writer import report_writer
+from kai_py.dialects.kai.keys import POD_GROUP
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Plan
 from kai_py.snapshot.gangs import Gang
 from kai_py.watch.client import Client
-from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES
+from kai_py.watch.kinds import KAI_POD_GROUPS, KAI_QUEUES, PODS
 from kai_py.watch.mirror import Mirror
 from kai_py.watch.resource import Key
 
@@ -137,29 +142,25 @@ class KaiStatusWriter:
     """All writers for KAI's kinds; a kind that is not served costs nothing."""
 
     def __init__(self, client: Client, mirror: Mirror, settings: CommitSettings) -> None:
-        self._node_pool = settings.node_pool
+        self._mirror = mirror
         self._machine = client.machine
         self._evictions = LastEvictions()
         self._settings = settings
+        self._groups_of_pods: frozenset[Key] | None = None
         self._queues = report_writer(client, mirror, settings, KAI_QUEUES, self._queue_patch)
         self._pod_groups = report_writer(
-            client, mirror, settings, KAI_POD_GROUPS, kai_pod_group_patch
+            client, mirror, settings, KAI_POD_GROUPS, self._pod_group_patch
         )
         self._annotations = report_writer(
-            client,
-            mirror,
-            settings,
-            KAI_POD_GROUPS,
-            kai_pod_group_annotations_patch,
-            subresource="",
+            client, mirror, settings, KAI_POD_GROUPS, self._annotations_patch, subresource=""
         )
 
     def update(self, plan: Plan, gangs: Iterable[Gang]) -> None:
         """Record what is to be reported from now on."""
         self._queues.update(lambda: kai_queue_reports(plan))
-        self._pod_groups.update(lambda: kai_pod_group_reports(plan, gangs, self._node_pool))
+        self._pod_groups.update(lambda: self._pod_group_reports(plan, gangs))
         evicted = self._evictions.update(plan, self._machine.now())
-        self._annotations.update(lambda: kai_pod_group_annotations(gangs, evicted))
+        self._annotations.update(lambda: self._annotations_of(gangs, evicted))
 
     def _queue_patch(
         self, report: KaiQueueReport, known: KaiQueue, now: datetime
@@ -167,6 +168,53 @@ class KaiStatusWriter:
         if not self._settings.reports_on(known.metadata):
             return None
         return kai_queue_patch(report, known, now)
+
+    def _pod_group_reports(self, plan: Plan, gangs: Iterable[Gang]) -> dict[Key, KaiPodGroupReport]:
+        pool = self._settings.node_pool
+        empty = {key: empty_pod_group_report(uid, pool) for key, uid in self._pod_groups_by_key()}
+        return empty | kai_pod_group_reports(plan, gangs, pool)
+
+    def _annotations_of(
+        self, gangs: Iterable[Gang], evicted: Mapping[str, float]
+    ) -> dict[Key, KaiPodGroupAnnotations]:
+        empty = {
+            key: KaiPodGroupAnnotations(uid, stale_since=None, has_pods=False)
+            for key, uid in self._pod_groups_by_key()
+        }
+        return empty | kai_pod_group_annotations(gangs, evicted)
+
+    def _pod_groups_by_key(self) -> Iterator[tuple[Key, str]]:
+        """Keys and uids of all PodGroups."""
+        self._groups_of_pods = None
+        for key, group in self._mirror.objects(KAI_POD_GROUPS).items():
+            yield key, group.metadata.uid
+
+    def _pod_group_patch(
+        self, report: KaiPodGroupReport, known: KaiPodGroup, now: datetime
+    ) -> dict[str, Any] | None:
+        patch = kai_pod_group_patch(report, known, now)
+        return patch if report.has_pods or (patch and self._is_without_pods(known)) else None
+
+    def _annotations_patch(
+        self, annotations: KaiPodGroupAnnotations, known: KaiPodGroup, now: datetime
+    ) -> dict[str, Any] | None:
+        patch = kai_pod_group_annotations_patch(annotations, known, now)
+        return patch if annotations.has_pods or (patch and self._is_without_pods(known)) else None
+
+    def _is_without_pods(self, group: KaiPodGroup) -> bool:
+        """Whether no pod names the group, of which another scheduler may write the status.
+
+        The names are read once for all writes of a pass, and only if there is something to empty.
+        """
+        if not self._settings.reports_on(group.metadata):
+            return False
+        if self._groups_of_pods is None:
+            self._groups_of_pods = frozenset(
+                (namespace, pod.metadata.annotations[POD_GROUP])
+                for (namespace, _), pod in self._mirror.objects(PODS).items()
+                if POD_GROUP in pod.metadata.annotations and not is_finished(pod)
+            )
+        return (group.metadata.namespace, group.metadata.name) not in self._groups_of_pods
 
     async def run(self) -> None:
         """Write until cancelled."""

@@ -4,7 +4,8 @@
 ``schedulingConditions`` the one of our node pool says why the gang is pending, with KAI's reasons;
 conditions of other pools stay. It is written when its reason or message changes; the amounts of the
 queue in its details are those of that time. Gangs that wait for their own pods, gates or claims, or
-for capacity that is being released, have none, and neither has a gang with nothing to place.
+for capacity that is being released, have none, and neither has a gang with nothing to place. A
+PodGroup whose pods have ended or are gone is no gang; its status is emptied.
 
 Two annotations keep times across restarts, in whole seconds, as in KAI:
 
@@ -55,13 +56,17 @@ QUOTA_REASONS = ("OverLimit", "NonPreemptibleOverQuota")
 
 
 class KaiPodGroupReport(Struct, frozen=True):
-    """A plan's report on a gang; ``keep_condition``: leave its condition, if any, as it is."""
+    """A plan's report on a gang; ``keep_condition``: leave its condition, if any, as it is.
+
+    ``has_pods``: whether the PodGroup is a gang of ours, which it is while it has pods.
+    """
 
     node_pool: str
     uid: str
     resources: dict[str, dict[str, str]]
     reason: KaiReason | None
     keep_condition: bool
+    has_pods: bool = True
 
 
 def kai_pod_group_reports(
@@ -81,6 +86,18 @@ def kai_pod_group_reports(
         for gang in gangs
         if gang.owner.api_version == POD_GROUP_API_VERSION
     }
+
+
+def empty_pod_group_report(uid: str, node_pool: str) -> KaiPodGroupReport:
+    """The report on a PodGroup without pods: it has nothing, and it waits for nothing."""
+    return KaiPodGroupReport(
+        node_pool=node_pool or DEFAULT_NODE_POOL,
+        uid=uid,
+        resources={"allocated": {}, "allocatedNonPreemptible": {}, "requested": {}},
+        reason=None,
+        keep_condition=False,
+        has_pods=False,
+    )
 
 
 def kai_pod_group_patch(
@@ -185,12 +202,13 @@ class KaiPodGroupAnnotations(Struct, frozen=True):
     """Annotations of the PodGroup with this uid; ``stale_since`` as in ``Gang``.
 
     ``last_evicted``: when a pod of it was last chosen as a victim, seconds since the epoch; None if
-    never by this process.
+    never by this process. ``has_pods``: as in ``KaiPodGroupReport``.
     """
 
     uid: str
     stale_since: float | None
     last_evicted: float | None = None
+    has_pods: bool = True
 
 
 class LastEvictions:

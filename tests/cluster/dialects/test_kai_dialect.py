@@ -11,6 +11,7 @@ from kai_py.api.times import format_time
 from kai_py.dialects.kai.keys import STALE_SINCE
 from kai_py.watch.kinds import KAI_POD_GROUPS
 from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.fake_kubelet.pods import RUN_SECONDS
 from tests.support.cluster.api import Document
 from tests.support.cluster.clusters import REAL_FIRST, Cluster
 from tests.support.cluster.eventually import eventually
@@ -123,6 +124,55 @@ async def test_a_limit_is_kept_told_on_the_group_and_lifted(cluster: Cluster, vi
             return status["schedulingConditions"] == []
 
         await eventually(forgotten, within=15.0)
+
+
+async def test_a_group_without_pods_has_nothing_allocated_and_waits_for_nothing(
+    cluster: Cluster, view: View, kai_scheduler: Running
+):
+    groups = ("done", "deleted", "waits", "gone-meanwhile")
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
+        await cluster.submit(kai_queue("kai-team"), claim_template(), *map(pod_group, groups))
+        short = members("done", 1)[0]
+        short["metadata"]["annotations"][RUN_SECONDS] = "3"
+        others = [pod for name in groups[1:] for pod in members(name, 1)]
+        others[1]["spec"]["nodeSelector"] = {"kind": "none"}
+        await cluster.submit(short, *others)
+        await eventually(lambda: has_resources(cluster, *groups[1:]), within=15.0)
+        await cluster.api.delete("/api/v1/namespaces/default/pods/deleted-pod-0")
+        await cluster.api.delete("/api/v1/namespaces/default/pods/waits-pod-0")
+        await eventually(lambda: has_no_status(cluster, *groups[:3]), within=15.0)
+        await kai_scheduler.stop()
+        await cluster.api.delete("/api/v1/namespaces/default/pods/gone-meanwhile-pod-0")
+        await eventually(lambda: gone(cluster, "gone-meanwhile-pod-0"))
+        async with scheduling(cluster, identity="second"):
+            await eventually(lambda: has_no_status(cluster, *groups), within=15.0)
+
+
+async def test_a_group_of_another_scheduler_keeps_the_status_that_it_writes(cluster: Cluster):
+    written = {"resourcesStatus": {"requested": {"cpu": "1"}}}
+    theirs, ours = members("theirs", 1)[0], members("ours", 1)[0]
+    theirs["spec"]["schedulerName"] = "another"
+    async with cluster.run_nodes(gpu_nodes(1, published_gpus=1)):
+        await cluster.submit(kai_queue("kai-team"), claim_template())
+        await cluster.submit(pod_group("theirs"), pod_group("ours"), theirs, ours)
+        await eventually(lambda: has_resources(cluster, "ours"), within=15.0)
+        await cluster.api.patch(f"{POD_GROUPS}/theirs/status", {"status": written})
+        await cluster.api.delete("/api/v1/namespaces/default/pods/ours-pod-0")
+        await eventually(lambda: has_no_status(cluster, "ours"), within=15.0)
+    assert await status_of(cluster, f"{POD_GROUPS}/theirs") == written
+
+
+async def has_resources(cluster: Cluster, *groups: str) -> bool:
+    statuses = [await status_of(cluster, f"{POD_GROUPS}/{name}") for name in groups]
+    return all(each.get("resourcesStatus", {}).get("requested") for each in statuses)
+
+
+async def has_no_status(cluster: Cluster, *groups: str) -> bool:
+    statuses = [await status_of(cluster, f"{POD_GROUPS}/{name}") for name in groups]
+    return not any(
+        each.get("schedulingConditions") or any(each.get("resourcesStatus", {}).values())
+        for each in statuses
+    )
 
 
 async def test_a_limit_left_out_lets_nothing_run(cluster: Cluster, view: View):
