@@ -75,11 +75,14 @@ class Planner:
         on_owner_kind: Callable[[GroupKind], None] | None = None,
         on_unneeded_kind: Callable[[GroupKind], None] = lambda _: None,
         on_failure: OnFailure = ignore_failure,
+        gives_shared_gpus: bool = False,
     ) -> None:
         """``on_owner_kind`` is called once with every kind that owns pods of ours.
 
         ``on_unneeded_kind``: with one that cannot be read, when it owns none any more.
         ``on_failure``: with each object that is set aside, and the exception.
+        ``gives_shared_gpus``: as in ``SnapshotSettings``; not for plans that are not carried out,
+        where pods may be those of another scheduler or of a file.
         """
         self._quarantine = Quarantine(on_failure, KIND_BY_COLLECTION)
         devices = configuration.devices
@@ -122,6 +125,7 @@ class Planner:
                 default_queue=_kueue_queue(configuration),
                 open_queues=configuration.open_queues is not False,
                 departure_signals=DepartureSignals.of(configuration.node_departures.table),
+                gives_shared_gpus=gives_shared_gpus,
             ),
             watch_kind=on_owner_kind,
             on_unneeded_kind=on_unneeded_kind,

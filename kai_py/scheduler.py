@@ -86,6 +86,7 @@ class Scheduler:
     ) -> None:
         silence = configuration.commit.watch_grace * LISTED_BEFORE_GRACE
         self.mirror = Mirror(client, on_refused=self._on_refused, silence=silence)
+        settings = commit_settings(configuration)
         self._client = client
         self._configuration = configuration
         self._metrics = metrics
@@ -99,6 +100,7 @@ class Scheduler:
             on_owner_kind=self._want_owner_kind,
             on_unneeded_kind=self._drop_owner_kind,
             on_failure=self._failures.report_invalid,
+            gives_shared_gpus=settings.gpus is not None,
         )
         self._owner_kinds = OwnerKindWatcher(
             client, self.mirror, self._planner.owner_decoder, self._on_owner_kind
@@ -110,7 +112,6 @@ class Scheduler:
         self.decisions = self._observer.decisions
         self._device_holders = DeviceHolders()
         self._gpu_groups = SharedGpuGroups()
-        settings = commit_settings(configuration)
         self._freshness = Freshness(
             self.mirror, silence=configuration.commit.watch_grace, lag=settings.mirror_timeout
         )

@@ -30,6 +30,7 @@ from kai_py.api.gpu_share import (
     is_reservation_pod,
     shared_gpus,
 )
+from kai_py.api.numbers import shortened
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.queue import GROUP
 from kai_py.api.records.core import Pod
@@ -133,6 +134,19 @@ def gpu_container(pod: Pod) -> str:
     """The container that uses the shared GPUs: the one that is named, else the first."""
     named = pod.metadata.annotations.get(CONTAINER_NAME)
     return named or next((each.name for each in pod.spec.containers), "")
+
+
+def unmarked_container(pod: Pod) -> str:
+    """Why no shared GPU can be given to ``pod``; "" if the webhook has prepared its container."""
+    container = gpu_container(pod)
+    if pod.metadata.annotations.get(GPU_CONTAINER) == container:
+        return ""
+    return (
+        f"container {shortened(container)} of pod {pod.metadata.namespace}/{pod.metadata.name} "
+        "can't be given its GPU: the pod was created while no admission webhook of kai-py was "
+        "running to add the environment entry (kai-py install --webhook); create the pod again "
+        "once one is running"
+    )
 
 
 def gpu_environment(pod: Mapping[str, Any], container: str) -> dict[str, Any]:

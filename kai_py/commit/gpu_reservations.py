@@ -23,15 +23,14 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from kai_py.api.gpu_reservation import (
-    GPU_CONTAINER,
     RESERVED_GPU,
     VISIBLE_GPUS,
     GpuGroup,
     ReservationTemplate,
-    gpu_container,
     is_live,
     reservation_pod,
     reserved_group,
+    unmarked_container,
 )
 from kai_py.api.gpu_share import RESERVATION, shared_gpu_metadata, shared_gpus
 from kai_py.api.pod_phases import is_finished
@@ -167,13 +166,8 @@ class GpuReservations:
         pod = self.find_pod(ref)
         if pod is None:
             raise GpuReservationError(f"pod {ref} no longer exists")
-        container = gpu_container(pod)
-        if pod.metadata.annotations.get(GPU_CONTAINER) != container:
-            raise GpuReservationError(
-                f"container {container} of pod {ref} can't be given its GPU: the pod was created "
-                "while no admission webhook of kai-py was running to add the environment entry "
-                "(kai-py install --webhook); create the pod again once one is running"
-            )
+        if problem := unmarked_container(pod):
+            raise GpuReservationError(problem)
 
     async def _reserve(self, gpu: GpuGroup) -> str:
         """The UUID of the GPU that is reserved for ``gpu``."""

@@ -122,7 +122,7 @@ def extended_resources(
         new_requests, new_uses = _requests_for(pod, resource, device_class)
         requests += new_requests
         uses += new_uses
-    if share is not None and _is_marked(pod) and (gpu_class := class_for(GPU_RESOURCE)):
+    if share is not None and requests_share_by_name(pod) and (gpu_class := class_for(GPU_RESOURCE)):
         requests.append(
             ExtendedRequest(SHARE_REQUEST, GPU_RESOURCE, gpu_class, share.devices, share)
         )
@@ -138,7 +138,7 @@ def extended_resources(
     )
 
 
-def _is_marked(pod: Pod) -> bool:
+def requests_share_by_name(pod: Pod) -> bool:
     """Whether the container that uses the parts of GPUs requests them by name."""
     name = gpu_container(pod)
     containers = (*pod.spec.init_containers, *pod.spec.containers)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
+from kai_py.api.gpu_reservation import unmarked_container
 from kai_py.api.gpu_share import legacy_mig_profile
 from kai_py.api.quantity import QuantityError
 from kai_py.api.queue import QUEUE_NAME_KEY
@@ -27,8 +28,10 @@ from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
 from kai_py.snapshot.derived_pod import DerivedPod, ExpectedMembers, ParsedPod
+from kai_py.snapshot.extended_resources import requests_share_by_name
 from kai_py.snapshot.placeholders import (
     expected_members,
+    is_placeholder,
     placeholder_problem,
     with_admission_defaults,
 )
@@ -103,8 +106,14 @@ class ParsedPods(PodTable):
         gpu_memory: GpuMemory,
         dependencies: Dependencies,
         owners: Callable[[], RecordingOwners],
+        *,
+        gives_shared_gpus: bool,
     ) -> None:
-        """``owners`` makes what one pod looks up the objects with that it names."""
+        """``owners`` makes what one pod looks up the objects with that it names.
+
+        ``gives_shared_gpus``: as in ``SnapshotSettings``.
+        """
+        self._gives_shared_gpus = gives_shared_gpus
         self._identify = identify
         self._devices = devices
         self._gpu_memory = gpu_memory
@@ -141,6 +150,8 @@ class ParsedPods(PodTable):
         demand = pod_demand(
             admitted, owners, self._shapes, accounting, labels_matter=labels_matter, claims=claims
         )
+        if self._gives_shared_gpus and (unmarked := _unmarked_share(admitted, demand)):
+            demand = structs.replace(demand, problem=unmarked)
         spec = self._identify(admitted, owners) if ours else None
         problem = placeholder_problem(pod, owners)
         if spec is not None and problem:
@@ -206,6 +217,15 @@ class ParsedPods(PodTable):
         """The pod is gone and depends on nothing."""
         self._dependencies.clear(pod.metadata.uid)
         return ()
+
+
+def _unmarked_share(pod: Pod, demand: PodDemand) -> str:
+    """Why a pending pod can get no part of a GPU, of a device plugin or by a claim."""
+    if demand.gpu_share is None or demand.problem or pod.spec.node_name:
+        return ""
+    if is_placeholder(pod.metadata.uid) or requests_share_by_name(pod):
+        return ""
+    return unmarked_container(pod)
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -87,6 +87,7 @@ class SnapshotTables:
             self.gpu_memory,
             dependencies,
             lambda: RecordingOwners(objects, pods, owner_kinds, schedulers.of),
+            gives_shared_gpus=settings.gives_shared_gpus,
         )
         self.releasable_claims = ReleasableClaims(
             schedulers,

@@ -24,7 +24,8 @@ class SnapshotSettings(Struct, frozen=True):
     ``shared_claim_queue_label``: the label by which claims for GPUs that pods may share must name
     their queue; "" where they need not. ``default_queue`` exists unless there is an object of its
     name. ``open_queues``: whether any namespace may use a queue of ours that names none.
-    ``departure_signals``: by which nodes are known that are about to go.
+    ``departure_signals``: by which nodes are known that are about to go. ``gives_shared_gpus``:
+    whether a pod that shares GPUs can only start if the webhook has prepared its container.
     """
 
     scheduler_name: str = "kai-scheduler"
@@ -38,6 +39,7 @@ class SnapshotSettings(Struct, frozen=True):
     default_queue: QueueInfo | None = None
     open_queues: bool = True
     departure_signals: DepartureSignals = BUILT_IN
+    gives_shared_gpus: bool = False
 
     @property
     def scheduler_names(self) -> frozenset[str]:

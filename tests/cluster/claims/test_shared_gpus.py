@@ -14,7 +14,7 @@ from tests.cluster.fake_kubelet.pods import VISIBLE
 from tests.support.cluster.api import Api, Document
 from tests.support.cluster.clusters import Cluster
 from tests.support.cluster.eventually import eventually
-from tests.support.cluster.manifests import IN_TEAM_A, pod, pod_spec, queue
+from tests.support.cluster.manifests import IN_TEAM_A, pod, pod_spec, priority_class, queue
 from tests.support.cluster.scheduling import Running, scheduling
 from tests.support.cluster.shared_gpus import RESERVATION, RESERVATIONS, SHARING, sharing
 from tests.support.cluster.view import View
@@ -145,3 +145,21 @@ async def test_the_next_scheduler_takes_over_and_deletes_what_is_left(cluster: C
             assert only["metadata"]["uid"] == kept["metadata"]["uid"]
             await cluster.submit(pod("whole", pod_spec(gpus=1), annotations=IN_TEAM_A))
             assert await seen(view, "whole") == {"main": "GPU-node-0-1"}
+
+
+@pytest.mark.usefixtures("definitions")
+async def test_no_pod_is_evicted_for_one_that_no_webhook_has_seen(cluster: Cluster, view: View):
+    async with shared_gpus(cluster, gpus=1):
+        await cluster.submit(pod("low", pod_spec(gpus=1), annotations=IN_TEAM_A))
+        await seen(view, "low")
+        marks = {**IN_TEAM_A, "gpu-fraction": "0.5"}
+        urgent = pod("urgent", pod_spec(), annotations=marks)
+        urgent["spec"]["priorityClassName"] = "high"
+        await cluster.submit(priority_class("high", 1000), urgent)
+
+        async def told() -> bool:
+            [message] = await view.say("urgent")
+            return "no admission webhook" in message
+
+        await eventually(told, within=20.0)
+        assert await view.bound("low")
