@@ -142,10 +142,9 @@ def unmarked_container(pod: Pod) -> str:
     if pod.metadata.annotations.get(GPU_CONTAINER) == container:
         return ""
     return (
-        f"container {shortened(container)} of pod {pod.metadata.namespace}/{pod.metadata.name} "
-        "can't be given its GPU: the pod was created while no admission webhook of kai-py was "
-        "running to add the environment entry (kai-py install --webhook); create the pod again "
-        "once one is running"
+        f"container {shortened(container)} can't be given its GPU: the pod was created while no "
+        "admission webhook of kai-py was running to add the environment entry (kai-py install "
+        "--webhook); create the pod again once one is running"
     )
 
 

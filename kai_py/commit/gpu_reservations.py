@@ -167,7 +167,7 @@ class GpuReservations:
         if pod is None:
             raise GpuReservationError(f"pod {ref} no longer exists")
         if problem := unmarked_container(pod):
-            raise GpuReservationError(problem)
+            raise GpuReservationError(f"pod {ref}: {problem}")
 
     async def _reserve(self, gpu: GpuGroup) -> str:
         """The UUID of the GPU that is reserved for ``gpu``."""
