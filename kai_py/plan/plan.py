@@ -315,6 +315,7 @@ class Unplaced(Struct, frozen=True):
     what was insufficient. ``protections``: the queues that keep the capacity, and why. ``elastic``:
     those of ``pods`` without which the gang starts. ``ageing_points``: priority gained by waiting.
     ``is_infeasible``: it could not run even if nothing else did, as nodes and queues are now.
+    ``without_advice``: the message for KAI's wording, where it has no advice; else "".
     """
 
     gang: str
@@ -329,6 +330,7 @@ class Unplaced(Struct, frozen=True):
     elastic: tuple[PodRef, ...] = ()
     ageing_points: int = 0
     is_infeasible: bool = False
+    without_advice: str = ""
 
 
 class Plan(Struct, frozen=True):

@@ -239,3 +239,20 @@ def test_what_is_left_of_a_short_gang_is_told_its_floor():
         "Workload doesn't meet the minimum required number of pods (3), evicting remaining pod: "
         "default/g-0"
     )
+
+
+def test_advice_is_told_in_our_wording_only():
+    level = {"kai.scheduler/topology-required-placement": "block"}
+    lost = document_pod("lost", 1, labels={"kai.scheduler/queue": "qq"})
+    objects = kai_queue("q", **UNLIMITED), document_node("n", 4), kai_pod("p", annotations=level)
+    [ours] = Documents(*objects).plan().unplaced
+    assert ours.message.endswith("no domain has capacity for 1 pod. No node has label block.")
+    [kais] = reworded(*objects).unplaced
+    assert kais.message == (
+        "requirement block couldn't be satisfied for job <default/p>: "
+        "no domain has capacity for 1 pod"
+    )
+    [misspelt] = Documents(*objects[:2], lost).plan().unplaced
+    assert misspelt.message.endswith("Queues for namespace default: q.")
+    [kais] = reworded(*objects[:2], lost).unplaced
+    assert kais.message == "Queue 'qq' does not exist"

@@ -36,9 +36,7 @@ def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
     return structs.replace(
         plan,
         unplaced=tuple(
-            structs.replace(each, message=_pending_message(each, reworded[each.gang], now))
-            if each.gang in reworded
-            else each
+            _reworded(each, reworded[each.gang], now) if each.gang in reworded else each
             for each in plan.unplaced
         ),
         evictions=tuple(
@@ -48,6 +46,12 @@ def with_kai_messages(plan: Plan, gangs: Iterable[Gang], now: float) -> Plan:
             for each in plan.evictions
         ),
     )
+
+
+def _reworded(unplaced: Unplaced, gang: Gang, now: float) -> Unplaced:
+    message = unplaced.without_advice or unplaced.message
+    plain = structs.replace(unplaced, message=message, without_advice="")
+    return structs.replace(plain, message=_pending_message(plain, gang, now))
 
 
 def kai_message(unplaced: Unplaced) -> str:

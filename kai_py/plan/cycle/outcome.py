@@ -248,13 +248,15 @@ def list_unplaced(
             # A failure for one gang must not cost all others their plan.
             state.turns.fail(gang, error)
             reason, elastic = _failure_reason(state, gang), ()
+        counts_expected = reason.stage in EXPECTED_PODS_COUNT
+        expected = _expected_text(len(gang.placeholders)) if counts_expected else ""
         unplaced.append(
             Unplaced(
                 gang=gang.key,
                 owner=gang.owner,
                 queue=gang.queue,
                 stage=reason.stage,
-                message=_message(gang, reason),
+                message=_message(reason, expected),
                 pods=pods,
                 marked=gang.settings.mark_unschedulable,
                 shortage=reason.shortage,
@@ -262,6 +264,7 @@ def list_unplaced(
                 elastic=elastic,
                 ageing_points=state.ageing.points(gang),
                 is_infeasible=bool(reason.infeasible),
+                without_advice=_message_without_advice(gang, reason, expected),
             )
         )
     return tuple(unplaced)
@@ -272,17 +275,25 @@ def _failure_reason(state: CycleState, gang: Gang) -> Unschedulable:
     return Unschedulable(Stage.SCHEDULER_ERROR, f"{failed.message}.")
 
 
-def _message(gang: Gang, reason: Unschedulable) -> str:
+def _message(reason: Unschedulable, expected: str) -> str:
     """Whether waiting can help, the reason, and the expected pods that had to fit as well."""
-    # KAI's wording makes its event from the shortage, if there is one, else from this message.
-    is_free = gang.settings.wording is Wording.NATIVE or reason.shortage is not None
-    expected = _expected_text(len(gang.placeholders)) if reason.stage in EXPECTED_PODS_COUNT else ""
-    if not is_free or not (reason.infeasible or reason.hint):
-        return f"{reason.message.rstrip('.')}.{expected}" if expected else reason.message
+    if not (reason.infeasible or reason.hint):
+        return _plain_message(reason, expected)
     infeasible = f"Infeasible: {reason.infeasible}. " if reason.infeasible else ""
     message = reason.message_beside_infeasible.rstrip(".")
     hint = f" {reason.hint}" if reason.hint else ""
     return f"{infeasible}{message}.{hint}{expected}"
+
+
+def _plain_message(reason: Unschedulable, expected: str) -> str:
+    return f"{reason.message.rstrip('.')}.{expected}" if expected else reason.message
+
+
+def _message_without_advice(gang: Gang, reason: Unschedulable, expected: str) -> str:
+    """What KAI's wording starts from, unless it has a shortage to start from; "" elsewhere."""
+    if gang.settings.wording is Wording.NATIVE or reason.shortage is not None:
+        return ""
+    return _plain_message(reason, expected) if reason.infeasible or reason.hint else ""
 
 
 def _expected_text(count: int) -> str:

@@ -83,6 +83,7 @@ class SettledGang(Struct, frozen=True):
         answer = self.answer and structs.replace(
             self.answer,
             message=self.answer.message.replace(before.message, now.message),
+            without_advice=self.answer.without_advice.replace(before.message, now.message),
             protections=tuple(now if one == before else one for one in self.answer.protections),
         )
         return structs.replace(self, answer=answer, refusal=refusal)
