@@ -192,7 +192,8 @@ class Metrics:
         )
         self.events_dropped = self._counter(
             "kai_py_events_dropped_total",
-            "Events that were not written: too many at once, or rejected.",
+            "Events that were not written: too many at once, or rejected, as in a namespace that "
+            "is being deleted.",
         )
 
     @contextmanager
