@@ -15,21 +15,25 @@ from typing import Any
 import msgspec
 
 from kai_py.api.crd import crds
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.api.numbers import shortened
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.references import ClaimRef
 from kai_py.commit.claims.recovery import find_leftover_claims, planned_pods
 from kai_py.config import Configuration
 from kai_py.embedded.clock import SimulatedClock
+from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.documents import is_finished, owners_of
 from kai_py.embedded.in_process import InProcessCluster
 from kai_py.embedded.kubelet import PodTiming
+from kai_py.embedded.resources import PODS as POD_RESOURCE
 from kai_py.embedded.resources import ServedResource
 from kai_py.embedded.store import Change, ChangeType
 from kai_py.grouping.owner_chain import GroupKind
-from kai_py.plan.plan import Eviction, GangPlacement, Plan
+from kai_py.plan.plan import Eviction, GangPlacement, Nomination, Plan
 from kai_py.planner import Planner
 from kai_py.relevance import affects_plan
+from kai_py.simulate.files.controllers import unused_reservations
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.plan_execution import PlanExecution
 from kai_py.snapshot.snapshot import Snapshot
@@ -220,7 +224,8 @@ class SimulatedCluster:
                 deadline = self._settle_now(run)
 
     def _settle_now(self, run: SimulatedRun) -> float | None:
-        """Run cycles until one decides nothing; when the next may, though nothing changes."""
+        """Run cycles until one decides nothing new; when the next may, though nothing changes."""
+        nominations = tuple[Nomination, ...]()
         for _ in range(MAX_CYCLES_PER_INSTANT):
             snapshot = self.snapshot()
             before, self.changed = self.embedded.store.revision, False
@@ -233,10 +238,14 @@ class SimulatedCluster:
             run.evictions += evictions
             # An empty plan is not enough: controllers may react to the writes of the one before.
             self.clock.run_due()
-            is_settled = not (plan.placements or plan.nominations or evictions)
+            is_settled = not (plan.placements or evictions)
             is_settled &= self.embedded.store.revision == before
-            if is_settled and not any(self._release_leftovers(plan)):
+            if is_settled and any((*self._release_leftovers(plan), *self._release_gpus())):
+                is_settled = False
+            # Pods may stay nominated for what terminating pods release at a later time.
+            if is_settled and plan.nominations == nominations:
                 return self.planner.next_deadline(snapshot)
+            nominations = plan.nominations
         log.warning("the simulation does not converge at %s", self.clock.now())
         return None
 
@@ -253,6 +262,14 @@ class SimulatedCluster:
             self.planner.builder.releasable_claims.our_groups(),
         )
         return [self._execution.release(each.claim, each.consumers) for each in leftovers]
+
+    def _release_gpus(self) -> list[bool]:
+        """Delete the reservation pods of GPUs that no pod shares any more; one entry for each."""
+        unused = unused_reservations(self._collections[PODS.permission].objects.values())
+        for pod in unused:
+            options = DeleteOptions(grace_seconds=0)
+            delete(self.embedded.api, POD_RESOURCE, pod.metadata.name, RESERVATION, options)
+        return [True] * len(unused)
 
     def _find_claim(self, claim: ClaimRef) -> ResourceClaim | None:
         claims = self._collections[RESOURCE_CLAIMS.permission].objects

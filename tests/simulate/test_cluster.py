@@ -7,7 +7,8 @@ from kai_py.embedded.resources import NODES, PODS
 from kai_py.simulate.cluster import SimulatedCluster
 from kai_py.simulate.offline_plan import newest_time
 from tests.simulate.clusters import job, priority_class, queue, running, simulated
-from tests.simulate.manifests import ANY_DEVICE, QUEUE, gpus_of, node, two_zones
+from tests.simulate.manifests import ANY_DEVICE, QUEUE, gpus_of, node, pod, two_zones
+from tests.simulate.test_offline_gpu_sharing import NAMESPACE, reservation, share
 from tests.simulate.test_offline_plan import half_attached, waiting
 
 
@@ -188,3 +189,20 @@ def test_pods_that_are_refused_for_ever_cause_no_cycles():
     assert course.cycles < 5
     # Each attempt is reported; they double up to once a minute.
     assert len(changes) < 40
+
+
+def test_a_gpu_that_no_pod_shares_any_more_is_a_whole_one_again():
+    kept = reservation("g")
+    pods = [kept, *(share(f"half-{number}", "g") for number in range(2)), pod("urgent", priority=9)]
+    kept["metadata"]["namespace"] = NAMESPACE
+    for each in pods:
+        each["metadata"]["uid"] = each["metadata"]["name"]
+        each["spec"]["containers"][0]["image"] = "none"
+        each["status"] = {"phase": "Running" if "nodeName" in each["spec"] else "Pending"}
+    on = node("n0", gpus=1, conditions=[{"type": "Ready", "status": "True"}])
+    cluster = SimulatedCluster(Configuration(), start=newest_time([]))
+    cluster.load([QUEUE, on, *pods])
+    course = cluster.settle(60)
+    assert len(course.evictions) == 2
+    assert set(course.starts) == {"default/Pod/urgent"}
+    assert course.cycles < 10
