@@ -131,10 +131,10 @@ class PlanReports:
         for each in plan.avoided_devices:
             self._dependencies.assume_cache.avoid_device(each.key, GANGS_NOT_READY, each.seconds)
         with contained("statuses of groups"):
-            self._native_groups.update(plan, gangs)
-            self._grove_groups.update(plan, gangs)
+            self._native_groups.update(pending, gangs)
+            self._grove_groups.update(pending, gangs)
             if settings.write_kai_statuses:
-                self._kai.update(plan, gangs)
+                self._kai.update(pending, gangs)
 
     def _report_pending(self, plan: Plan) -> None:
         contained = self._dependencies.failures.contained
@@ -278,4 +278,9 @@ class PendingReports:
 
     def _as_reported(self, unplaced: Unplaced) -> Unplaced:
         reported = self._reported[unplaced.gang].unplaced
-        return structs.replace(unplaced, stage=reported.stage, message=reported.message)
+        return structs.replace(
+            unplaced,
+            stage=reported.stage,
+            message=reported.message,
+            shortage=reported.shortage,
+        )

@@ -9,7 +9,7 @@ from kai_py.commit.reports import (
     PODS_PER_SECOND,
     PendingReports,
 )
-from kai_py.plan.plan import Plan, Stage, Unplaced
+from kai_py.plan.plan import Plan, Shortage, Stage, Unplaced
 from tests.commit.cluster import JOB
 from tests.support.records import replace
 
@@ -139,3 +139,17 @@ def test_gangs_that_are_gone_are_forgotten(reports):
     for number in range(100):
         due(reports, 10.0 * number, **{f"gang-{number}": Stage.RESOURCES})
     assert len(reports._reported) < 5
+
+
+def test_what_is_lacking_is_that_of_the_message(reports):
+    def shortage_of(count, now):
+        causes = (f"{count} Insufficient cpu",)
+        shortage = Shortage(found=0, needed=1, causes=causes)
+        lacks = Unplaced("a", JOB, "q", Stage.RESOURCES, causes[0], (), shortage=shortage)
+        [reported] = reports.due(Plan(unplaced=(lacks,)), now).unplaced
+        assert reported.shortage.causes == (reported.message,)
+        return reported.message
+
+    told = [shortage_of(count, now) for now, count in enumerate((3, 4, 5))]
+    assert told == ["3 Insufficient cpu"] * 3
+    assert shortage_of(6, INTERVAL) == "6 Insufficient cpu"

@@ -1,5 +1,7 @@
 """In a cluster with KAI's definitions its users change nothing but the scheduler."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 import kai_py.watch.mirror as mirror_module
 from kai_py.api.times import format_time
+from kai_py.commit.settings import CommitSettings
 from kai_py.dialects.kai.keys import STALE_SINCE
 from kai_py.watch.kinds import KAI_POD_GROUPS
 from tests.cluster.fake_kubelet import gpu_nodes
@@ -124,6 +127,24 @@ async def test_a_limit_is_kept_told_on_the_group_and_lifted(cluster: Cluster, vi
             return status["schedulingConditions"] == []
 
         await eventually(forgotten, within=15.0)
+
+
+async def test_what_nodes_lack_is_told_of_a_group_as_seldom_as_of_its_pods(
+    cluster: Cluster, view: View
+):
+    async with cluster.run_nodes(gpu_nodes(2, published_gpus=4)):
+        [waits] = members("waits", 1)
+        waits["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4k"}
+        await cluster.submit(kai_queue("kai-team"), claim_template(), pod_group("waits"), waits)
+        await view.wait_pending("waits", 1, reason="Unschedulable")
+        path, began = f"{POD_GROUPS}/waits", time.monotonic()
+        for is_cordoned in (True, False, True, False):
+            cordon = {"spec": {"unschedulable": is_cordoned}}
+            await cluster.api.patch("/api/v1/nodes/node-0", cordon)
+            await asyncio.sleep(1.0)
+        [told] = (await status_of(cluster, path))["schedulingConditions"]
+        interval = CommitSettings().message_interval
+        assert int(told["transitionID"]) <= 1 + (time.monotonic() - began) / interval, told
 
 
 async def test_a_group_without_pods_has_nothing_allocated_and_waits_for_nothing(
