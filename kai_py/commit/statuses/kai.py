@@ -206,8 +206,6 @@ class KaiStatusWriter:
 
         The names are read once for all writes of a pass, and only if there is something to empty.
         """
-        if not self._settings.reports_on(group.metadata):
-            return False
         if self._groups_of_pods is None:
             self._groups_of_pods = frozenset(
                 (namespace, pod.metadata.annotations[POD_GROUP])

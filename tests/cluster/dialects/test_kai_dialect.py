@@ -153,6 +153,9 @@ async def test_a_group_without_pods_has_nothing_allocated_and_waits_for_nothing(
     groups = ("done", "deleted", "waits", "gone-meanwhile")
     async with cluster.run_nodes(gpu_nodes(1, published_gpus=4)):
         await cluster.submit(kai_queue("kai-team"), claim_template(), *map(pod_group, groups))
+        # Pods are in the pool that their own label names.
+        pool = {"metadata": {"labels": {"kai.scheduler/node-pool": "other"}}}
+        await cluster.api.patch(f"{POD_GROUPS}/done", pool)
         short = members("done", 1)[0]
         short["metadata"]["annotations"][RUN_SECONDS] = "3"
         others = [pod for name in groups[1:] for pod in members(name, 1)]
