@@ -250,6 +250,10 @@ def _members_missing(gang: Gang) -> Unschedulable | None:
     if stray is not None:
         # More pods would not help: its subgroup does not exist, so the pods get a condition.
         return Unschedulable(Stage.INVALID, f"{counted}; pod {stray.pod}: {stray.waiting_for}.")
+    lacking = incomplete_subgroup(gang) if exist >= gang.tree.min_pods() else None
+    if lacking is not None:
+        # There are enough pods, but not in each subgroup.
+        counted = lacking.summary.rstrip(".") + (f", {gated}" if gated else "")
     return Unschedulable(Stage.SCHEDULING_GATED if gated else Stage.BELOW_MIN_MEMBER, f"{counted}.")
 
 

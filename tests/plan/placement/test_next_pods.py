@@ -385,3 +385,20 @@ def test_gated_pods_and_pods_of_no_subgroup_are_told():
     for leaf, stage in (("x", Stage.CLAIMS_NOT_READY), ("z", Stage.INVALID)):
         one = changed(gang("g", pods=1, leaves=leaf, tree=SUBGROUPS), {0}, **WAITS)
         assert pod_not_ready(one, one.members[0]).stage is stage
+
+
+GATED_BY_A = {"state": PodState.GATED, "gates": ("a",)}
+
+
+def test_a_gang_with_too_few_pods_in_a_subgroup_names_it_if_others_make_up_for_them():
+    tree = subgroup("", children=(subgroup("x", 1), subgroup("y", 2)))
+    made = gang("g", pods=3, leaves="xxy", tree=tree)
+    assert precondition(made, lambda *_: None).summary == (
+        "minMember of subgroup y is 2; existing pods: 1."
+    )
+    gated = changed(gang("g", pods=4, leaves="xxxy", tree=tree), {3}, **GATED_BY_A)
+    assert precondition(gated, lambda *_: None).summary == (
+        "minMember of subgroup y is 2; existing pods: 0, gated pods: 1 (by a)."
+    )
+    fewer = gang("g", pods=2, leaves="xy", tree=tree)
+    assert precondition(fewer, lambda *_: None).summary == "minMember is 3; existing pods: 2."
