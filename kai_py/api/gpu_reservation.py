@@ -91,7 +91,9 @@ def reservation_pod(gpu: GpuGroup, template: ReservationTemplate) -> dict[str, A
             },
         ],
         "resources": {
-            "requests": {"cpu": "10m", "memory": "64Mi", GPU_RESOURCE: "1"},
+            # No CPU: the pods of a plan may request all that the node has, and the kubelet would
+            # reject one of them. The memory keeps the pod from being evicted first.
+            "requests": {"memory": "64Mi", GPU_RESOURCE: "1"},
             "limits": {GPU_RESOURCE: "1"},
         },
         "securityContext": {

@@ -4,12 +4,12 @@ The kubelet of these nodes hands out GPUs by itself, lowest number first, and wr
 which ones its containers see. Images are taken to ask for all GPUs.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.cluster.fake_kubelet import gpu_nodes
+from tests.cluster.fake_kubelet import FakeNode, gpu_nodes
 from tests.cluster.fake_kubelet.pods import VISIBLE
 from tests.support.cluster.api import Api, Document
 from tests.support.cluster.clusters import Cluster
@@ -21,13 +21,16 @@ from tests.support.cluster.view import View
 
 
 @asynccontextmanager
-async def shared_gpus(cluster: Cluster, gpus: int, nodes: int = 1) -> AsyncIterator[Running]:
+async def shared_gpus(
+    cluster: Cluster, gpus: int | Sequence[FakeNode], nodes: int = 1
+) -> AsyncIterator[Running]:
     """A scheduler that reserves shared GPUs, on nodes with so many of a device plugin."""
+    used = gpu_nodes(nodes, plugin_gpus=gpus) if isinstance(gpus, int) else gpus
     if cluster.name == "embedded":  # on a real one it is part of the installation
         await cluster.create_namespace(RESERVATION)
     await cluster.submit(queue())
     async with (
-        cluster.run_nodes(gpu_nodes(nodes, plugin_gpus=gpus)),
+        cluster.run_nodes(used),
         scheduling(cluster, SHARING) as running,
     ):
         yield running
@@ -163,3 +166,17 @@ async def test_no_pod_is_evicted_for_one_that_no_webhook_has_seen(cluster: Clust
 
         await eventually(told, within=20.0)
         assert await view.bound("low")
+
+
+@pytest.mark.usefixtures("definitions")
+async def test_pods_may_request_all_cpu_of_a_node_whose_gpus_they_share(
+    cluster: Cluster, view: View
+):
+    full = [FakeNode(name="node-0", allocatable={"cpu": "2", "nvidia.com/gpu": "2"})]
+    async with shared_gpus(cluster, full):
+        shares = [sharing(name, fraction="0.7") for name in ("a", "b")]
+        for each in shares:
+            each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+        await cluster.submit(*shares)
+        given = [(await seen(view, name))["main"] for name in ("a", "b")]
+        assert sorted(given) == ["GPU-node-0-0", "GPU-node-0-1"]
