@@ -6,7 +6,7 @@ import numpy as np
 
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.victims.count import shared_domains
+from kai_py.plan.victims.shared_domains import shared_domains
 from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang, Member
 from kai_py.snapshot.topology import NO_DOMAIN

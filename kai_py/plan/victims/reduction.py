@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from kai_py.plan.victims.count import shared_domains
 from kai_py.plan.victims.minimise import (
     MAX_UNITS,
     by_node_eviction_cost,
@@ -26,6 +25,7 @@ from kai_py.plan.victims.minimise import (
 from kai_py.plan.victims.relocate import place_again
 from kai_py.plan.victims.replica_steps import AllowedSteps, ReplicaSteps
 from kai_py.plan.victims.selection import VictimSelection
+from kai_py.plan.victims.shared_domains import shared_domains
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.trials import TrialPlacements
 from kai_py.plan.victims.units import (
