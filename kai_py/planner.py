@@ -86,17 +86,14 @@ class Planner:
         """
         self._quarantine = Quarantine(on_failure, KIND_BY_COLLECTION)
         devices = configuration.devices
+        strategy = AllocationStrategy.FIRST_FIT if devices.parity else AllocationStrategy.BEST_FIT
         self._devices = ClusterDevices(
             GpuDefinition(
                 devices.gpu_drivers,
                 devices.gpu_classes,
                 mig_slices_per_gpu=PROFILES[configuration.rules].mig_slices_per_gpu,
             ),
-            Inventory(
-                strategy=AllocationStrategy.FIRST_FIT
-                if devices.parity
-                else AllocationStrategy.BEST_FIT
-            ),
+            Inventory(strategy=strategy),
             allocator_steps=configuration.budgets.allocator_steps,
             spending=_spending(configuration.budgets),
             quarantine=self._quarantine,

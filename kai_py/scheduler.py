@@ -90,8 +90,7 @@ class Scheduler:
         self._client = client
         self._configuration = configuration
         self._metrics = metrics
-        self._identity = identity
-        self._dry_run = dry_run
+        self._identity, self._dry_run = identity, dry_run
         self._failures = Failures(
             lambda part: metrics.contained_failures.labels(part).inc(), client.machine.boot_time
         )

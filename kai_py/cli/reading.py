@@ -26,7 +26,6 @@ from kai_py.observe.health import unsynced_kinds
 from kai_py.plan.plan import Plan
 from kai_py.plan.state.queues import Quota
 from kai_py.planner import Planner
-from kai_py.simulate.cluster import add_uid
 from kai_py.simulate.files.objects import (
     Document,
     ObjectsError,
@@ -35,6 +34,7 @@ from kai_py.simulate.files.objects import (
     read_service_accounts,
 )
 from kai_py.simulate.files.unusable_objects import wrong_types
+from kai_py.simulate.stored_documents import add_uid
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.client import Client
 from kai_py.watch.errors import Forbidden

@@ -36,6 +36,7 @@ from kai_py.relevance import affects_plan
 from kai_py.simulate.files.controllers import unused_reservations
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.plan_execution import PlanExecution
+from kai_py.simulate.stored_documents import completed, was_never_applied
 from kai_py.snapshot.snapshot import Snapshot
 from kai_py.watch.collection import Collection
 from kai_py.watch.discovery import METADATA
@@ -47,14 +48,12 @@ from kai_py.watch.kinds import (
     unsupported_version,
 )
 from kai_py.watch.resource import Kind
-from kai_py.watch.wire import Envelope, without_nulls
+from kai_py.watch.wire import Envelope
 
 log = logging.getLogger(__name__)
 
 INSTANT = PodTiming(start=0.0, stop=0.0)
 PLACEHOLDER_OWNERS = "unread-owners"
-REFERENCE_FIELDS = frozenset({"apiVersion", "kind", "name", "uid"})
-"""What the API requires of an owner reference."""
 LOADING_ORDER = {kind.permission: place for place, kind in enumerate(WATCHED_BY_NAME.values())}
 """Pods last, so that each is derived once, from objects that are there."""
 MAX_CYCLES_PER_INSTANT = 200
@@ -352,47 +351,6 @@ def _storage_of(document: Document) -> str:
 
 def _key(document: Document) -> tuple[str, str]:
     return document["metadata"].get("namespace", ""), document["metadata"]["name"]
-
-
-def add_uid(document: Document) -> None:
-    """Give an object that was never applied a uid."""
-    document["metadata"].setdefault("uid", _made_uid(document))
-
-
-def was_never_applied(document: Document) -> bool:
-    """Whether an object has no uid but that of ``add_uid``."""
-    return document["metadata"].get("uid") in (None, "", _made_uid(document))
-
-
-def _made_uid(document: Document) -> str:
-    meta = document["metadata"]
-    return "/".join((document["kind"], meta.get("namespace") or "", meta["name"]))
-
-
-def completed(document: Document, resource: ServedResource | None) -> Document:
-    """``document`` as an API server would return it; raises if it is no object.
-
-    ``resource``: what it is served as, None for a kind that nothing is known of.
-    """
-    encoded = msgspec.json.encode(document)
-    complete: Document = msgspec.json.decode(encoded)
-    if b"null" in encoded:
-        complete = without_nulls(complete)
-    meta = complete["metadata"]
-    if not (complete["apiVersion"] and complete["kind"] and meta["name"]):
-        raise ValueError("it has no apiVersion, kind or name")
-    add_uid(complete)
-    owners = meta.get("ownerReferences") or ()
-    meta["ownerReferences"] = [each for each in owners if each.keys() >= REFERENCE_FIELDS]
-    if resource is None or resource.custom:
-        return complete
-    if resource.namespaced:
-        meta.setdefault("namespace", "default")
-    complete.setdefault("spec", {})
-    complete.setdefault("status", {})
-    meta.setdefault("generation", 1)
-    resource.rules.default(complete)
-    return complete
 
 
 def _placeholder(owner: Document) -> Document:

@@ -63,12 +63,8 @@ class SnapshotTables:
         """``pods`` (by uid), ``objects`` and ``dependencies`` stay up to date by the builder."""
         self._pods, self._objects, self._quarantine = pods, objects, quarantine
         self._create_independent(settings)
-        self._queues = QueueInfos(
-            queue_info,
-            settings.default_queue,
-            devices.set_limits,
-            open_queues=settings.open_queues,
-        )
+        default, is_open = settings.default_queue, settings.open_queues
+        self._queues = QueueInfos(queue_info, default, devices.set_limits, open_queues=is_open)
         self.queue_access = QueueAccess(self._queues.specs, objects.namespace_labels)
         self.gangs = GangTable(
             settings.preemptible_below,

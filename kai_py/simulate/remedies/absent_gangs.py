@@ -17,10 +17,10 @@ from kai_py.embedded.documents import is_deleting, is_finished, named_claims, ow
 from kai_py.observe.explanation import NO_PODS, OTHER_SCHEDULER, Explanation
 from kai_py.observe.suggestion import Suggestion, SuggestionStep
 from kai_py.simulate.changes import ApplySteps
-from kai_py.simulate.cluster import was_never_applied
 from kai_py.simulate.files.objects import SERVICE_ACCOUNT, Document, account_of
 from kai_py.simulate.remedies.manifests import Spec, edit_pod_spec, pod_specs
 from kai_py.simulate.remedies.search import as_suggestion, create, patch, replace
+from kai_py.simulate.stored_documents import was_never_applied
 from kai_py.simulate.what_if import LoadedCluster, SettledCluster, compare
 
 SUSPENDED = "it has no pods: it is suspended (spec.suspend)"
