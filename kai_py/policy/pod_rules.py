@@ -240,21 +240,6 @@ def selects_itself(shape: Shape, namespaces: NamespaceLabels) -> bool:
     return bool(affinity) and selects(affinity, shape.namespace, shape.labels, namespaces)
 
 
-def max_on_separate_domains(
-    shape: Shape, mask: Bools, nodes: NodeColumns, namespaces: NamespaceLabels
-) -> float:
-    """The most pods of the shape that can be on the nodes of ``mask``, (nodes,) bool, at once.
-
-    Pods that exclude each other need a domain each; nodes without the label exclude none.
-    """
-    max_pods = np.inf
-    for term in rules_of(shape).anti_affinity:
-        codes = nodes.label(term.topology_key).codes[mask]
-        if codes.all() and selects(term.selection, shape.namespace, shape.labels, namespaces):
-            max_pods = min(max_pods, len(np.unique(codes)))
-    return max_pods
-
-
 def apply_pod_rules(pod_rules: PodRules, shape: Shape, static: StaticFit) -> StaticFit:
     """``static`` with the pod rules applied on top; itself where they exclude and prefer none."""
     mask, removed, left = static.mask, list(static.removed), int(np.count_nonzero(static.mask))

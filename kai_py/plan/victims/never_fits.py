@@ -7,8 +7,8 @@ import numpy as np
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.shared_domains import shared_domains
-from kai_py.policy.pod_rules import max_on_separate_domains
 from kai_py.snapshot.gangs import Gang, Member
+from kai_py.snapshot.pod_selection import DomainTerm, rules_of, selects
 from kai_py.snapshot.topology import NO_DOMAIN
 
 TOLERANCE = 1e-9
@@ -24,12 +24,25 @@ def never_fits(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool
             return True
         if shape.needs_devices and not devices.fits_empty_cluster(shape):
             return True
-        if shape.pod_anti_affinity:
-            mask = state.admitting(shape)
-            most = max_on_separate_domains(shape, mask, snapshot.nodes, snapshot.namespaces)
-            if len(group) > most:
+    return _lacks_domains(state, members) or _exceeds_domains(state, gang, members)
+
+
+def _lacks_domains(state: CycleState, members: Sequence[Member]) -> bool:
+    """Whether pods that exclude each other need more domains than there are."""
+    nodes, namespaces = state.snapshot.nodes, state.snapshot.namespaces
+    apart: dict[DomainTerm, list[Member]] = {}
+    for group in by_shape(members):
+        first = group[0]
+        for term in set(rules_of(first.shape).anti_affinity):
+            if selects(term.selection, first.pod.namespace, first.labels, namespaces):
+                apart.setdefault(term, []).extend(group)
+    for term, pods in apart.items():
+        if len(pods) > 1:
+            codes = nodes.label(term.topology_key).codes[state.admits_any(m.shape for m in pods)]
+            # A node without the label is in no domain, and so excludes none.
+            if codes.all() and len(pods) > len(np.unique(codes)):
                 return True
-    return _exceeds_domains(state, gang, members)
+    return False
 
 
 def _exceeds_domains(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:

@@ -182,3 +182,16 @@ def test_plans_are_the_same_if_all_nodes_are_tried(seed):
         patch.object(never_fits, "_exceeds_domains", lambda *_: False),
     ):
         assert repr(mixed_world(seed).plan()) == repr(plan)
+
+
+@pytest.mark.parametrize(("pods", "tries"), [(3, True), (4, False)])
+def test_pods_of_several_sizes_that_exclude_each_other_need_a_domain_each(pods, tries):
+    rule = near_or_far("pod_anti_affinity", ZONE, LabelSelector(match_labels={"job": "apart"}))
+    made = job("apart", pods, "waits", **{"scheduling.kai.io/min-available": str(pods)})
+    each = [
+        pod(f"apart-{i}", owner=made, labels={"job": "apart"}, requests={"cpu": str(1 + i)}, **rule)
+        for i in range(pods)
+    ]
+    more = [pod(f"more{i}", queue="has", node=f"n{i}", created=-9999) for i in range(3)]
+    plan, trials = plan_and_trials(zones(made, *each, *more))
+    assert bool(trials) == bool(plan.evictions) == tries
