@@ -110,7 +110,7 @@ def kinds(made, *, active=(), is_for=False, usable=(), domain=None, domains=True
 
 def test_requests_of_one_shape_are_comparable():
     assert kinds(TWIN) == kinds(TWIN, domains=False) == (1, RequestKind(1))
-    assert kinds(TWIN, active=("reservation",)) == (None, (1, (3,), (3, 4)))
+    assert kinds(TWIN, active=("reservation",)) == (None, RequestKind(1, (3,), (3, 4)))
     assert kinds(TWIN, active=("reservation",), is_for=True) == (None, None)
 
 

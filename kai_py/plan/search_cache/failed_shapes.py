@@ -18,51 +18,65 @@ MAX_FAILED_SHAPES = 16
 """How many failures of one kind are compared with a request; of more, the last ones."""
 
 
-class _FailedShape(Struct, Generic[Failure], frozen=True):
-    shape: Shape
+Shapes = tuple[Shape, ...]
+
+
+class _FailedShapes(Struct, Generic[Failure], frozen=True):
+    shapes: Shapes
     size: int
     priority: int
     failure: Failure
 
 
 class FailedShapes(Generic[Failure]):
-    """Failures by kind of request, all for pods of one shape; they hold until capacity grows."""
+    """Failures by kind of request; they hold until capacity grows.
+
+    All requests of a kind have pods of as many shapes, and as many of each but the first.
+    """
 
     def __init__(self, dominates: Callable[[Shape, Shape], bool]) -> None:
         """``dominates``: whether the first shape fits only where the second fits too."""
         self._dominates = dominates
-        self._of_shape = FailedRequests[Failure]()
-        self._of_others: dict[Hashable, list[_FailedShape[Failure]]] = {}
+        self._of_equals = FailedRequests[Failure]()
+        self._of_others: dict[Hashable, list[_FailedShapes[Failure]]] = {}
 
-    def find(self, kind: Hashable, shape: Shape, size: int, priority: int = 0) -> Failure | None:
+    def find(self, kind: Hashable, shapes: Shapes, size: int, priority: int = 0) -> Failure | None:
         """The failure of a request for no more pods, none larger, of no lower priority, if any.
 
         Of other shapes only those that request the same resources count: which resources a
         reclaimer requests decides which queues may lose pods to it.
         """
-        same = self._of_shape.find((kind, shape.number), size, priority)
-        if same is not None:
-            return same
-        others = self._of_others.get((kind, frozenset(shape.requests)), [])
+        equal = self._of_equals.find((kind, _numbers(shapes)), size, priority)
+        if equal is not None:
+            return equal
+        others = self._of_others.get((kind, _resources(shapes)), [])
         for position in range(len(others) - 1, -1, -1):
             failed = others[position]
             if size < failed.size or priority > failed.priority:
                 continue
-            if self._dominates(shape, failed.shape):
+            if all(map(self._dominates, shapes, failed.shapes)):
                 others.append(others.pop(position))
                 return failed.failure
         return None
 
     def add(
-        self, kind: Hashable, shape: Shape, failure: Failure, size: int, priority: int = 0
+        self, kind: Hashable, shapes: Shapes, failure: Failure, size: int, priority: int = 0
     ) -> None:
-        """Record that a request for ``size`` pods of a shape failed."""
-        self._of_shape.add((kind, shape.number), failure, size, priority)
-        others = self._of_others.setdefault((kind, frozenset(shape.requests)), [])
-        others.append(_FailedShape(shape, size, priority, failure))
+        """Record that a request for ``size`` pods of these shapes failed."""
+        self._of_equals.add((kind, _numbers(shapes)), failure, size, priority)
+        others = self._of_others.setdefault((kind, _resources(shapes)), [])
+        others.append(_FailedShapes(shapes, size, priority, failure))
         del others[:-MAX_FAILED_SHAPES]
 
     def clear(self) -> None:
         """Forget all failures, as capacity has grown."""
-        self._of_shape.clear()
+        self._of_equals.clear()
         self._of_others.clear()
+
+
+def _numbers(shapes: Shapes) -> tuple[int, ...]:
+    return tuple(shape.number for shape in shapes)
+
+
+def _resources(shapes: Shapes) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(shape.requests) for shape in shapes)

@@ -9,13 +9,14 @@
 The loop over preemptors (``action``) gets victims or a failure, however that was found.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 from kai_py.grouping.gang_settings import GangAffinity
+from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import SearchFailure, SearchKey
@@ -23,7 +24,7 @@ from kai_py.plan.search_cache.failed_shapes import FailedShapes
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import CheapestClaims, cheapest_claims
 from kai_py.plan.session.later_alternatives import have_alternatives
-from kai_py.plan.session.requests import RequestKind, request_kind
+from kai_py.plan.session.requests import RequestKind, mixed_kind
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.victims.evictable_pods import EvictablePods
 from kai_py.plan.victims.never_fits import never_fits
@@ -88,13 +89,13 @@ class VictimSolver:
         self, strategy: VictimStrategy, variant: ClaimVariant
     ) -> tuple[VictimUnit, ...] | SearchFailure:
         gang, request = strategy.gang, strategy.request
-        signature, shape = _signature(self._state, gang, request, variant), request.members[0].shape
+        signature, shapes = _signature(self._state, gang, request, variant), _shapes_of(request)
         known = self._failure_without_search(strategy, signature)
         if known is not None:
             return known
         action = self._action, gang.key
         if signature is not None:
-            until = self._postponed.find(_waiting_kind(signature, shape), shape, signature.size)
+            until = self._postponed.find(_waiting_kind(signature, shapes), shapes, signature.size)
             if until is not None:
                 self._state.postponed[action] = until
                 return SearchFailure()
@@ -108,8 +109,8 @@ class VictimSolver:
             if action in self._state.postponed:
                 # Later the eviction may be worth its cost, so the request has not failed for good.
                 if signature is not None:
-                    kind, until = _waiting_kind(signature, shape), self._state.postponed[action]
-                    self._postponed.add(kind, shape, until, signature.size)
+                    kind, until = _waiting_kind(signature, shapes), self._state.postponed[action]
+                    self._postponed.add(kind, shapes, until, signature.size)
                 return failure
             if self._state.turns.spending.cut_short:
                 self._state.search_budgets.cut_short.add(gang.key)
@@ -117,7 +118,7 @@ class VictimSolver:
             self._searches.store(key, failure)
         if signature is not None and not failure.out_of_budget:
             kind, size, priority = _failing_kind(signature), signature.size, signature.priority
-            self._failed.add(kind, shape, failure, size, priority)
+            self._failed.add(kind, shapes, failure, size, priority)
         return failure
 
     def _failure_without_search(
@@ -126,15 +127,15 @@ class VictimSolver:
         """The failure of a request that needs no more, or of a strategy without victims."""
         if signature is None:
             return None if strategy.may_find_victims() else SearchFailure()
-        shape = strategy.request.members[0].shape
+        shapes = _shapes_of(strategy.request)
         kind, size, priority = _failing_kind(signature), signature.size, signature.priority
-        failed = self._failed.find(kind, shape, size, priority)
+        failed = self._failed.find(kind, shapes, size, priority)
         if failed is not None:
             # The request that failed was charged for its probes, so this one costs none.
             return SearchFailure(too_many_pods=failed.too_many_pods)
         if strategy.may_find_victims():
             return None
-        self._failed.add(kind, shape, SearchFailure(), size, priority)
+        self._failed.add(kind, shapes, SearchFailure(), size, priority)
         return SearchFailure()
 
     def cheapest_claims(self, gang: Gang, request: PlacementRequest) -> CheapestClaims | None:
@@ -223,7 +224,7 @@ def _signature(
     state: CycleState, gang: Gang, request: PlacementRequest, variant: ClaimVariant
 ) -> RequestSignature | None:
     """The signature of a request; None if its search depends on more than a signature says."""
-    kind = request_kind(state, gang, request)
+    kind = mixed_kind(state, gang, request)
     if kind is None:
         return None
     preemptible = gang.is_preemptible(request.members)
@@ -234,18 +235,27 @@ def _signature(
 
 def _failing_kind(signature: RequestSignature) -> Hashable:
     """What requests must have in common so that one fails if another that needs less does."""
-    return signature.preemptor_class, signature.kind.closed, signature.kind.closed_later
+    kind, counts = signature.kind, tuple(count for _, count in signature.kind.others)
+    return signature.preemptor_class, kind.closed, kind.closed_later, counts
 
 
-def _waiting_kind(signature: RequestSignature, shape: Shape) -> Hashable:
+def _waiting_kind(signature: RequestSignature, shapes: Sequence[Shape]) -> Hashable:
     """What requests must have in common so that one waits for victims to end if another does.
 
     Waiting costs them the same: they differ at most in what nodes have much of.
     """
-    devices = {name: n for name, n in shape.requests.items() if name not in BASE_RESOURCES}
-    size, priority = signature.size, signature.priority
-    cost = size, priority, frozenset(devices.items()), shape.gpu_share
-    return _failing_kind(signature), cost
+    devices = (
+        (
+            frozenset(n for n in shape.requests.items() if n[0] not in BASE_RESOURCES),
+            shape.gpu_share,
+        )
+        for shape in shapes
+    )
+    return _failing_kind(signature), signature.size, signature.priority, tuple(devices)
+
+
+def _shapes_of(request: PlacementRequest) -> tuple[Shape, ...]:
+    return tuple(group[0].shape for group in by_shape(request.members))
 
 
 def _search_key(
@@ -256,7 +266,7 @@ def _search_key(
 ) -> SearchKey:
     if signature is None:
         return SearchKey((gang.key, request.members[0].pod, variant), gang)
-    return SearchKey(signature, pod=request.members[0])
+    return SearchKey(signature, pod=None if signature.kind.others else request.members[0])
 
 
 def _offered(

@@ -7,7 +7,7 @@ import pytest
 from kai_py.plan.search_cache.failed_shapes import MAX_FAILED_SHAPES, FailedShapes
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.snapshot.shape import Shape
-from tests.support.scenario import cluster, node, pod, queue
+from tests.support.scenario import cluster, job, node, pod, queue
 
 
 def searches(world):
@@ -82,10 +82,11 @@ class Sizes:
 
     def add(self, number, *, size=1, priority=0, kind="kind", **requests):
         made = Shape(number, requests or {"cpu": 1.0})
-        self.failed.add(kind, made, f"failed {number}", size, priority)
+        self.failed.add(kind, (made,), f"failed {number}", size, priority)
 
     def find(self, number, *, size=1, priority=0, kind="kind", **requests):
-        return self.failed.find(kind, Shape(number, requests or {"cpu": 1.0}), size, priority)
+        made = Shape(number, requests or {"cpu": 1.0})
+        return self.failed.find(kind, (made,), size, priority)
 
 
 @pytest.mark.parametrize(
@@ -115,3 +116,34 @@ def test_of_other_shapes_the_last_failures_are_compared():
     assert known.find(150) == "failed 100"
     known.failed.clear()
     assert known.find(100) is known.find(150) is None
+
+
+def mixed(name, cpu, workers=3):
+    """A Job of a launcher without GPUs and some workers with two each."""
+    made = job(name, 1 + workers, "waits", **{"scheduling.kai.io/min-available": str(1 + workers)})
+    launcher = pod(f"{name}-launcher", 0, owner=made, created=1)
+    more = [
+        pod(f"{name}-{i}", 2, owner=made, created=1, requests={"cpu": str(cpu)})
+        for i in range(workers)
+    ]
+    return [made, launcher, *more]
+
+
+@pytest.mark.parametrize(
+    ("others", "searched"),
+    [
+        (mixed("b", 2), {"a"}),
+        (mixed("b", 3), {"a"}),
+        (mixed("b", 1), {"a", "b"}),
+        (mixed("b", 2, workers=2), {"a", "b"}),
+    ],
+)
+def test_of_gangs_with_pods_of_several_sizes_those_are_compared_that_have_as_many(others, searched):
+    """On two of the four nodes, agents leave one CPU."""
+    agents = [
+        pod(f"agent{i}", 0, node=f"n{i}", scheduler_name="other", requests={"cpu": "63"})
+        for i in range(2)
+    ]
+    plan, names = searches(full([*mixed("a", 2), *others, *agents], waits=6))
+    assert {name.partition("-")[0] for name in names} == searched
+    assert bool(plan.evictions) == ("b" in searched)
