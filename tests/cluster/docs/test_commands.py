@@ -22,6 +22,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from kai_py.api.gpu_share import RESERVATION
 from kai_py.observe.http import serve
 from kai_py.observe.http_access import HttpAccess
 from tests.cli.test_replay import group, node, written
@@ -272,7 +273,8 @@ def of_kubectl() -> dict[str, str]:
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 @pytest.mark.usefixtures("definitions")
 async def test_kubectl_takes_what_is_told_to_it(cluster: Cluster, line: str) -> None:
-    await cluster.create_namespace("team-a")
+    for name in ("team-a", RESERVATION):
+        await cluster.create_namespace(name)
     await cluster.submit(queue("quickstart"), pod("train-0"))
     done = await asyncio.create_subprocess_exec(
         binaries() / "kubectl", f"--kubeconfig={cluster.kubeconfig}", *shlex.split(line)[1:],
