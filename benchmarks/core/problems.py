@@ -108,6 +108,29 @@ def unschedulable_in_a_rack(node_count: int, racks: int) -> Callable[[int], Clus
     return build
 
 
+def more_replicas_than_racks(node_count: int) -> Callable[[int], Cluster]:
+    """Five replicas, one to a rack; three run, and there are three racks. All GPUs are in use."""
+
+    def build(factor: int) -> Cluster:
+        count = factor * node_count
+        gpus = NODE_GPUS * count
+        works = running(gpus - 3, count, "queue-0")
+        works += [
+            Work(
+                name=f"replica-{i}",
+                queue="queue-1",
+                number=gpus + i,
+                on=(count - 3 + i,) if i < 3 else (),
+                one_per_rack=True,
+            )
+            for i in range(5)
+        ]
+        queues = [queue("queue-0", 0, weight=0), queue("queue-1", NODE_GPUS, weight=0)]
+        return Cluster(queues, nodes(count, racks=3), objects_of(works))
+
+    return build
+
+
 def half_running(
     node_count: int, jobs: int, *, actions: tuple[Action, ...] = ()
 ) -> Callable[[int], Cluster]:

@@ -15,6 +15,7 @@ from benchmarks.core.problems import (
     gangs,
     half_running,
     many_queues,
+    more_replicas_than_racks,
     one_gang,
     one_gang_in_a_block,
     preempt_for_nodes,
@@ -167,6 +168,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         build=unschedulable_in_a_rack(200, 12),
         outcome=lambda _: "nothing to do",
         peer="27 s at 100 nodes",
+        aim_ms=50,
+    ),
+    Scenario(
+        name="replicas-apart",
+        title="two replicas wait of five, one to a rack, and there are only 3 racks, 1,000 nodes",
+        build=more_replicas_than_racks(1_000),
+        outcome=lambda _: "nothing to do",
         aim_ms=50,
     ),
     Scenario(
