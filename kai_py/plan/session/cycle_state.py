@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from heapq import nsmallest
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from kai_py.plan.plan import Action
 from kai_py.plan.search_cache.backoff import ActionSearches, SearchBackoff
 from kai_py.plan.search_cache.cache import SearchCache
 from kai_py.plan.search_cache.inputs import Decisions
+from kai_py.plan.session.evictable_pods import EvictablePods
 from kai_py.plan.session.running_gangs import RunningGangsReport
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
@@ -152,6 +154,12 @@ class CycleState:
             if victim.preemptible:
                 found.setdefault(queue, []).append(victim)
         return found
+
+    @cached_property
+    def evictable_pods(self) -> EvictablePods:
+        """The pods of ``evictable``."""
+        gangs = chain.from_iterable(self.evictable.values())
+        return EvictablePods(gangs, self.statement.limits, self.snapshot.namespaces)
 
     @cached_property
     def keeps_devices(self) -> bool:

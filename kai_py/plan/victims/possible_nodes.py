@@ -12,13 +12,13 @@ select; as long as no such pod may be evicted, or is placed with the request, it
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain
 
 import numpy as np
 
 from kai_py.plan.placement.attempt import by_shape
+from kai_py.plan.session.evictable_pods import EvictablePod
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.evictable_pods import EvictablePod, EvictablePods
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.policy.pod_rules import PodRules
@@ -31,7 +31,7 @@ MAX_PODS = 128
 """If more evictable pods than that matter to a shape, nothing is said of it."""
 
 
-def possible_nodes(strategy: VictimStrategy, pods: EvictablePods) -> Mapping[int, Bools]:
+def possible_nodes(strategy: VictimStrategy) -> Mapping[int, Bools]:
     """By number of a shape, (nodes,) the nodes that may admit its pods; without it: any node.
 
     For the shapes of the request that pod rules or node limits concern.
@@ -41,22 +41,19 @@ def possible_nodes(strategy: VictimStrategy, pods: EvictablePods) -> Mapping[int
     for group in by_shape(members):
         shape = group[0].shape
         if statement.pod_rules.concern(shape) or statement.limits.refusing(shape):
-            nodes = _possible(strategy, pods, group)
+            nodes = _possible(strategy, group)
             if nodes is not None:
                 found[shape.number] = nodes
     return found
 
 
-def _possible(
-    strategy: VictimStrategy, pods: EvictablePods, group: Sequence[Member]
-) -> Bools | None:
+def _possible(strategy: VictimStrategy, group: Sequence[Member]) -> Bools | None:
     """(nodes,) those that may admit pods of one shape; None if too many pods matter to it."""
     state, shape = strategy.state, group[0].shape
     rules = state.statement.pod_rules.rules(Capacity.FUTURE_IDLE)
     members = [(each.pod.namespace, each.labels) for each in strategy.request.members]
     attracting = rules.attracting(shape, members)
-    in_the_way = _pods_in_the_way(strategy, pods, shape)
-    spread = _lasting_spread(strategy, pods, rules, shape)
+    spread = _lasting_spread(strategy, rules, shape)
     mask = state.admitting(shape)
     if attracting is not None:
         mask = mask & attracting
@@ -66,6 +63,7 @@ def _possible(
         return np.zeros_like(mask)  # The first pod fits nowhere.
     if not mask.any():
         return mask
+    in_the_way = _pods_in_the_way(strategy, shape)
     if in_the_way is None:
         return None if attracting is None and spread is None else mask
     with state.statement.trial():
@@ -73,17 +71,15 @@ def _possible(
             strategy.evict(VictimUnit(pod.gang, (pod.member,)), "")
         for _, passes in rules.refusals(shape):
             mask = mask & passes
-        if not strategy.loses_victims and _lacks_domains(strategy, group, in_the_way, mask):
+        if not strategy.loses_victims and _need_more_domains(strategy, group, in_the_way, mask):
             return np.zeros_like(mask)
         limited = state.statement.limits.replicas(shape, Capacity.FUTURE_IDLE, 1)
     return mask if limited is None else mask & (limited > 0)
 
 
-def _pods_in_the_way(
-    strategy: VictimStrategy, pods: EvictablePods, shape: Shape
-) -> list[EvictablePod] | None:
+def _pods_in_the_way(strategy: VictimStrategy, shape: Shape) -> list[EvictablePod] | None:
     """The possible victims by which a node may refuse the shape; None if there are too many."""
-    state = strategy.state
+    state, pods = strategy.state, strategy.state.evictable_pods
     terms = {term.selection: None for term in rules_of(shape).anti_affinity}
     found: dict[str, EvictablePod] = {}
     sources: list[Iterable[EvictablePod]] = [pods.selected_by(each) for each in terms]
@@ -98,7 +94,7 @@ def _pods_in_the_way(
     return list(found.values())
 
 
-def _lacks_domains(
+def _need_more_domains(
     strategy: VictimStrategy,
     group: Sequence[Member],
     relocated: Sequence[EvictablePod],
@@ -128,9 +124,7 @@ def _lacks_domains(
     return False
 
 
-def _lasting_spread(
-    strategy: VictimStrategy, pods: EvictablePods, rules: PodRules, shape: Shape
-) -> Bools | None:
+def _lasting_spread(strategy: VictimStrategy, rules: PodRules, shape: Shape) -> Bools | None:
     """(nodes,) those that keep the spread constraints, if no eviction changes that; else None."""
     constraints = rules_of(shape).spread
     if not constraints:
@@ -138,11 +132,10 @@ def _lasting_spread(
     selections = {term.selection: None for term, _ in constraints}
     if any(_selects_others(strategy, each, shape) for each in selections):
         return None
-    for each in selections:
-        if any(True for _ in islice(_possible_victims(strategy, pods.selected_by(each)), 1)):
-            return None
-    passes = [mask for _, mask in rules.spread(shape)]
-    found: Bools = np.logical_and.reduce(passes)
+    selected = chain.from_iterable(map(strategy.state.evictable_pods.selected_by, selections))
+    if next(iter(_possible_victims(strategy, selected)), None) is not None:
+        return None
+    found: Bools = np.logical_and.reduce([mask for _, mask in rules.spread(shape)])
     return found
 
 

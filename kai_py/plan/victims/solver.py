@@ -9,7 +9,7 @@
 The loop over preemptors (``action``) gets victims or a failure, however that was found.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import chain
@@ -20,13 +20,12 @@ from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.fit import dominates
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.search_cache.cache import SearchFailure, SearchKey
-from kai_py.plan.search_cache.failed_shapes import FailedShapes
+from kai_py.plan.search_cache.failed_shapes import FailedShapes, Shapes
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.device_options import CheapestClaims, cheapest_claims
 from kai_py.plan.session.later_alternatives import have_alternatives
 from kai_py.plan.session.requests import RequestKind, mixed_kind
 from kai_py.plan.session.search_budgets import SearchBudgets
-from kai_py.plan.victims.evictable_pods import EvictablePods
 from kai_py.plan.victims.never_fits import never_fits
 from kai_py.plan.victims.possible_nodes import possible_nodes
 from kai_py.plan.victims.search import SearchOutcome, VictimSearch
@@ -34,7 +33,6 @@ from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
 from kai_py.snapshot.resources import BASE_RESOURCES
-from kai_py.snapshot.shape import Shape
 
 
 class ClaimVariant(Enum):
@@ -67,7 +65,6 @@ class VictimSolver:
         self._state = state
         self._action, self._backs_off = strategy_class.action, strategy_class.backs_off
         self._searches = state.searches(strategy_class.action)
-        self._evictable = EvictablePods(state)
         needs_more = partial(dominates, state.statement, state.placer.shapes.fits)
         self._failed = FailedShapes[SearchFailure](needs_more)
         self._postponed = FailedShapes[float](needs_more)
@@ -90,7 +87,7 @@ class VictimSolver:
     ) -> tuple[VictimUnit, ...] | SearchFailure:
         gang, request = strategy.gang, strategy.request
         signature, shapes = _signature(self._state, gang, request, variant), _shapes_of(request)
-        known = self._failure_without_search(strategy, signature)
+        known = self._failure_without_search(strategy, signature, shapes)
         if known is not None:
             return known
         action = self._action, gang.key
@@ -122,12 +119,11 @@ class VictimSolver:
         return failure
 
     def _failure_without_search(
-        self, strategy: VictimStrategy, signature: RequestSignature | None
+        self, strategy: VictimStrategy, signature: RequestSignature | None, shapes: Shapes
     ) -> SearchFailure | None:
         """The failure of a request that needs no more, or of a strategy without victims."""
         if signature is None:
             return None if strategy.may_find_victims() else SearchFailure()
-        shapes = _shapes_of(strategy.request)
         kind, size, priority = _failing_kind(signature), signature.size, signature.priority
         failed = self._failed.find(kind, shapes, size, priority)
         if failed is not None:
@@ -189,7 +185,7 @@ class VictimSolver:
         state = self._state
         if never_fits(state, strategy.gang, strategy.request.members):
             return SearchFailure()
-        strategy.possible_nodes = possible_nodes(strategy, self._evictable)
+        strategy.possible_nodes = possible_nodes(strategy)
         if not all(nodes.any() for nodes in strategy.possible_nodes.values()):
             return SearchFailure()
         candidates = strategy.candidates()
@@ -239,7 +235,7 @@ def _failing_kind(signature: RequestSignature) -> Hashable:
     return signature.preemptor_class, kind.closed, kind.closed_later, counts
 
 
-def _waiting_kind(signature: RequestSignature, shapes: Sequence[Shape]) -> Hashable:
+def _waiting_kind(signature: RequestSignature, shapes: Shapes) -> Hashable:
     """What requests must have in common so that one waits for victims to end if another does.
 
     Waiting costs them the same: they differ at most in what nodes have much of.
@@ -254,7 +250,7 @@ def _waiting_kind(signature: RequestSignature, shapes: Sequence[Shape]) -> Hasha
     return _failing_kind(signature), signature.size, signature.priority, tuple(devices)
 
 
-def _shapes_of(request: PlacementRequest) -> tuple[Shape, ...]:
+def _shapes_of(request: PlacementRequest) -> Shapes:
     return tuple(group[0].shape for group in by_shape(request.members))
 
 

@@ -178,7 +178,7 @@ def test_pods_tied_to_one_domain_are_not_searched_for_if_none_is_large_enough(po
 def test_plans_are_the_same_if_all_nodes_are_tried(seed):
     plan = mixed_world(seed).plan()
     with (
-        patch.object(solver, "possible_nodes", lambda *_: {}),
+        patch.object(solver, "possible_nodes", lambda _: {}),
         patch.object(never_fits, "_exceeds_domains", lambda *_: False),
     ):
         assert repr(mixed_world(seed).plan()) == repr(plan)

@@ -1,12 +1,12 @@
 """The pods that may be evicted in a cycle, found by what pod rules and node limits read of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.state.limits.base import NodeLimits
 from kai_py.snapshot.gangs import Gang, Member
-from kai_py.snapshot.pod_selection import Labels, Selection, rules_of, selects
+from kai_py.snapshot.pod_selection import Labels, NamespaceLabels, Selection, rules_of, selects
 from kai_py.snapshot.selection_index import LabelPostings, selection_parts
 from kai_py.snapshot.shape import Shape
 
@@ -26,14 +26,15 @@ class EvictablePod(NamedTuple):
 class EvictablePods:
     """All of them; what is looked up is indexed when it is first asked for."""
 
-    def __init__(self, state: CycleState) -> None:
-        """Nothing is read yet."""
-        self._state = state
+    def __init__(
+        self, gangs: Iterable[Gang], limits: NodeLimits, namespaces: NamespaceLabels
+    ) -> None:
+        """``gangs``: those of ``CycleState.evictable``; they are not read yet."""
+        self._gangs, self._limits, self._namespaces = gangs, limits, namespaces
 
     @cached_property
     def _pods(self) -> dict[str, EvictablePod]:
-        gangs = (gang for of_queue in self._state.evictable.values() for gang in of_queue)
-        return {m.pod.uid: EvictablePod(gang, m) for gang in gangs for m in gang.bound}
+        return {m.pod.uid: EvictablePod(gang, m) for gang in self._gangs for m in gang.bound}
 
     @cached_property
     def _postings(self) -> LabelPostings[str]:
@@ -42,13 +43,12 @@ class EvictablePods:
     @cached_property
     def _by_shape(self) -> dict[int, list[EvictablePod]]:
         """The pods whose shape has required anti-affinity or node limits, by its number."""
-        limits, found = self._state.statement.limits, dict[int, list[EvictablePod]]()
-        matters = dict[int, bool]()
+        found, matters = dict[int, list[EvictablePod]](), dict[int, bool]()
         for pod in self._pods.values():
             shape = pod.member.shape
             known = matters.get(shape.number)
             if known is None:
-                known = bool(rules_of(shape).anti_affinity or limits.refusing(shape))
+                known = bool(rules_of(shape).anti_affinity or self._limits.refusing(shape))
                 matters[shape.number] = known
             if known:
                 found.setdefault(shape.number, []).append(pod)
@@ -59,15 +59,14 @@ class EvictablePods:
         base = selection_parts(selection).base
         if base is None:
             return
-        namespaces = self._state.snapshot.namespaces
         for uid in self._postings.matching(base):
             pod = self._pods[uid]
-            if selects(selection, pod.member.pod.namespace, pod.labels, namespaces):
+            if selects(selection, pod.member.pod.namespace, pod.labels, self._namespaces):
                 yield pod
 
     def refusing(self, shape: Shape) -> Iterator[EvictablePod]:
         """The pods whose required anti-affinity selects pods of ``shape``."""
-        namespaces = self._state.snapshot.namespaces
+        namespaces = self._namespaces
         for pods in self._by_shape.values():
             terms = rules_of(pods[0].member.shape).anti_affinity
             if any(selects(t.selection, shape.namespace, shape.labels, namespaces) for t in terms):
@@ -75,5 +74,5 @@ class EvictablePods:
 
     def limited(self) -> Iterator[Sequence[EvictablePod]]:
         """The pods that use something of node limits, by shape."""
-        limits = self._state.statement.limits
-        return (p for p in self._by_shape.values() if limits.refusing(p[0].member.shape))
+        refusing = self._limits.refusing
+        return (p for p in self._by_shape.values() if refusing(p[0].member.shape))
