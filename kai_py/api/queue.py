@@ -27,6 +27,7 @@ from kai_py.api.model import (
 from kai_py.api.problems import FieldProblem, field_problems
 from kai_py.api.quantity import Quantity
 from kai_py.api.queue_status import QueueStatus
+from kai_py.api.resource_names import BASE_RESOURCES, is_resource
 from kai_py.api.spot import SpotFallback, SpotUse
 from kai_py.api.texts import count_of
 from kai_py.api.times import DurationText
@@ -61,9 +62,8 @@ _ONE_DEVICE_SELECTOR = "set exactly one of deviceClassName and attribute"
 _VALUES_WITH_ATTRIBUTE = "values belong to attribute: set both or neither"
 OWN_PARENT = "a queue cannot be its own parent"
 _SPARES_EMPTY = "set matchLabels or matchExpressions: a selector without any would match all nodes"
-_WITHOUT_DOMAIN = ("cpu", "memory", "ephemeral-storage", "pods")
 _NO_RESOURCE = (
-    f"resources are {', '.join(_WITHOUT_DOMAIN)}, hugepages-SIZE, or have a domain, as in "
+    f"resources are {', '.join(BASE_RESOURCES)}, hugepages-SIZE, or have a domain, as in "
     "nvidia.com/gpu; GPUs of every kind together are deservedGPUs and maxGPUs"
 )
 _NAMESPACES_EMPTY = "set names or selector; leave namespaces out to allow every namespace"
@@ -222,7 +222,7 @@ class QueueSpec(ApiModel):
             field=".maxGPUs",
         ),
         cel_rule(
-            f"!has(self.resources) || self.resources.all(name, name in {[*_WITHOUT_DOMAIN]} || "
+            f"!has(self.resources) || self.resources.all(name, name in {[*BASE_RESOURCES]} || "
             "name.startsWith('hugepages-') || name.contains('/'))",
             _NO_RESOURCE,
             field=".resources",
@@ -305,14 +305,9 @@ class QueueSpec(ApiModel):
 
     @model_validator(mode="after")
     def _resources_that_exist(self) -> Self:
-        if not all(map(_is_resource, self.resources)):
+        if not all(map(is_resource, self.resources)):
             raise ValueError(_NO_RESOURCE)
         return self
-
-
-def _is_resource(name: str) -> bool:
-    """Whether a pod may request a resource of this name."""
-    return name in _WITHOUT_DOMAIN or name.startswith("hugepages-") or "/" in name
 
 
 class QueueMetadata(BaseModel):

@@ -29,6 +29,7 @@ from kai_py.api.pod_phases import is_finished
 from kai_py.api.quantity import QuantityError
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
+from kai_py.api.resource_names import BASE_RESOURCES
 from kai_py.api.texts import count_of, first_of
 from kai_py.audit.finding import (
     AuditedCluster,
@@ -49,7 +50,6 @@ from kai_py.snapshot.requests import as_resized, claimed_amounts, pod_requests
 from kai_py.snapshot.resources import amounts
 from kai_py.snapshot.shared_gpus import MEMORY_LABEL, parse_gpu_memory
 
-NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 TOLERANCE = 1e-6
 
 
@@ -174,7 +174,7 @@ def _limits(node: Node) -> Mapping[str, float]:
         allocatable, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
     except QuantityError:
         return dict.fromkeys((*node.status.allocatable, *node.status.capacity), float("inf"))
-    extended = {name: most for name, most in capacity.items() if name not in NATIVE}
+    extended = {name: most for name, most in capacity.items() if name not in BASE_RESOURCES}
     return allocatable | {
         name: max(most, allocatable.get(name, 0.0)) for name, most in extended.items()
     }
@@ -188,7 +188,7 @@ def _excess(
     limits: Mapping[str, float],
 ) -> str:
     limit = limits.get(resource)
-    if limit is None and resource in NATIVE:
+    if limit is None and resource in BASE_RESOURCES:
         return ""
     most = limit or 0.0
     if amount <= most * (1 + TOLERANCE) + TOLERANCE:

@@ -15,11 +15,11 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kai_py.api.resource_names import BASE_RESOURCES
 from kai_py.plan.observations import QueueShare
 from kai_py.plan.plan import Action, Eviction, GangPlacement, Plan, Unplaced
 from kai_py.policy.queue_limits import display_unit
 from kai_py.snapshot.accounting import GPU
-from kai_py.snapshot.resources import BASE_RESOURCES
 
 MAX_DECISIONS = 5000
 _PLACEMENT_REASONS = {

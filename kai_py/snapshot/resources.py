@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_py.api.quantity import Quantity, parse_quantity
+from kai_py.api.resource_names import BASE_RESOURCES
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-
-BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 MAX_UNITS = 2**31 - 1
 """Ceiling of pods, cores and GPUs."""

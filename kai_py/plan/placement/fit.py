@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GPU_RESOURCE
+from kai_py.api.resource_names import BASE_RESOURCES
 from kai_py.dra.allocation_query import Alternatives
 from kai_py.plan.placement.preferences import nodes_without_devices, rank_nodes, static_preferences
 from kai_py.plan.placement.running_fit import RunningFit, is_resources_only
@@ -23,7 +24,7 @@ from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, StaticFits, replicas_that_fit
 from kai_py.policy.pod_rules import apply_pod_rules
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints, ResourceIndex
+from kai_py.snapshot.resources import Bools, Floats, Ints, ResourceIndex
 from kai_py.snapshot.shape import Shape
 
 

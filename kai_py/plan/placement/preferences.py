@@ -13,12 +13,13 @@ import numpy as np
 from msgspec import Struct
 
 from kai_py.api.node_departures import DepartureStage
+from kai_py.api.resource_names import BASE_RESOURCES
 from kai_py.api.spot import SpotUse
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.statement import Statement
 from kai_py.policy.fit import StaticFit, replicas_that_fit
 from kai_py.snapshot.nodes import spot_nodes
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Ints
+from kai_py.snapshot.resources import Bools, Ints
 from kai_py.snapshot.shape import Shape
 
 

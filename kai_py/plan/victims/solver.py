@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from kai_py.api.resource_names import BASE_RESOURCES
 from kai_py.grouping.gang_settings import GangAffinity
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.fit import dominates
@@ -32,7 +33,6 @@ from kai_py.plan.victims.search import SearchOutcome, VictimSearch
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
-from kai_py.snapshot.resources import BASE_RESOURCES
 
 
 class ClaimVariant(Enum):

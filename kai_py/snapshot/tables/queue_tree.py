@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_py.api.groups import grouped
-from kai_py.snapshot.resources import BASE_RESOURCES, Bools, Floats, Ints
+from kai_py.api.resource_names import BASE_RESOURCES
+from kai_py.snapshot.resources import Bools, Floats, Ints
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queues import DEVICE_SELECTOR, NamespaceRule, QueueInfo, QueueProblem
 
