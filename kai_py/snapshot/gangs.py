@@ -28,6 +28,9 @@ Charge = Mapping[str, float]
 NOT_CHARGED: Charge = {}
 """The charge of a pod with which its queue is not charged."""
 
+JointRequest = tuple[int, int, frozenset[tuple[str, float]]]
+"""A number of pods that start together: of which shape, how many, and the charge of each."""
+
 
 class PodState(IntEnum):
     """The state of a member; finished pods leave their gang.
@@ -210,6 +213,24 @@ class Gang(Struct, frozen=True, dict=True):
         """What each of the pods to place costs; None where they differ, or there are none."""
         charge = self.pending[0].charge if self.pending else None
         return charge if all(m.charge is charge for m in self.pending) else None
+
+    @cached_property
+    def joint_request(self) -> "JointRequest | None":
+        """Its request while none of its pods has started; None if more than that decides about it.
+
+        That is so with pods of several shapes, elastic pods, topology constraints and the like.
+        """
+        pods, first = self.members, self.members[0] if self.members else None
+        if first is None or self.placeholders or self.settings.gang_affinity or self.refusals:
+            return None
+        if self.tree.min_members != len(pods) or not self.tree.is_unconstrained_leaf:
+            return None
+        for pod in pods:
+            if pod.shape.number != first.shape.number or pod.charge is not first.charge:
+                return None
+            if pod.state is not PodState.PENDING or pod.waiting_for or pod.relies_on:
+                return None
+        return first.shape.number, len(pods), frozenset(first.charge.items())
 
     @cached_property
     def has_our_gate(self) -> bool:

@@ -51,6 +51,34 @@ def mixed_world(seed: int, **settings) -> Cluster:
     return Cluster(settings).add(*made)
 
 
+def backlogged_world(seed: int, **settings) -> Cluster:
+    """The world of a seed, and many pending Jobs of few kinds, in turns."""
+    chance = random.Random(seed)
+    world = mixed_world(seed, **settings)
+    kinds = [
+        {
+            "size": chance.choice((1, 1, 2, 3)),
+            "team": chance.choice(APPS),
+            "priority": chance.randint(0, 3),
+            "preemptibility": chance.choice(("preemptible", "non-preemptible")),
+            "pod": {**_kind(chance), "claimed": ""},
+        }
+        for _ in range(chance.randint(1, 4))
+    ]
+    for i in range(chance.randint(4, 16)):
+        world.add(*_equal_job(f"equal-{i}", float(i), **chance.choice(kinds)))
+    return world
+
+
+def _equal_job(name, created, *, size, team, priority, preemptibility, pod):
+    owner = job(name, size, team, **{"scheduling.kai.io/preemptibility": preemptibility})
+    options = {"queue": team, "priority": priority, "owner": owner}
+    yield owner
+    for i in range(size):
+        constant = random.Random(created)
+        yield from _pod(constant, f"{name}-{i}", "", pod, {}, options)
+
+
 def _queues(chance):
     for name in APPS:
         spec = {}

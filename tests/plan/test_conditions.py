@@ -11,7 +11,8 @@ from kai_py.plan.cycle.evictions import _asks_for_suspension
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.gang_queue import MAX_BATCH_PODS, _stays_within, is_equivalent
+from kai_py.plan.session.equivalent_gangs import MAX_BATCH_PODS, is_equivalent
+from kai_py.plan.session.gang_queue import _stays_within
 from kai_py.plan.session.requests import RequestKind, request_kind, request_signature
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity

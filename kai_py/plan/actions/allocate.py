@@ -10,13 +10,14 @@
         a gang with pods left to place goes back into its queue, also if an elastic pod was not
             placed: it is skipped, as others may need less, or another node
 
-If a request failed, one that needs at least as much fails as well, as capacity only shrinks; that
-changes once a gang is placed at the cost of victims.
+If a request failed, one that needs at least as much fails as well, as capacity only shrinks, and
+gangs that are equivalent get no turn; that changes once a gang is placed at the cost of victims.
 
 Gangs whose search for devices was cut short in an earlier cycle come after all others.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from enum import Enum, auto
 from typing import NamedTuple
 
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
@@ -34,12 +35,29 @@ from kai_py.plan.session.requests import request_kind
 from kai_py.policy.queue_order import in_rotation
 from kai_py.snapshot.gangs import Gang
 
-OnUnschedulable = Callable[[Gang], bool]
-"""Called for a gang that could not be placed; whether it was, at the cost of victims."""
+
+class LastResort(Enum):
+    """What came of a gang that fits no idle capacity."""
+
+    PLACED = auto()
+    """It was placed at the cost of victims."""
+    WAITS = auto()
+    """It waits for pods to end, or other gangs may that are equivalent to it."""
+    NOTHING = auto()
+    """Nothing, nor would anything come of equivalent gangs."""
+
+
+OnUnschedulable = Callable[[Gang], LastResort]
+"""Called for a gang that could not be placed."""
+
+
+def nothing_else(_: Gang) -> LastResort:
+    """Leave gangs pending that fit no idle capacity."""
+    return LastResort.NOTHING
 
 
 def allocate(
-    state: CycleState, gangs: Sequence[Gang], on_unschedulable: OnUnschedulable | None = None
+    state: CycleState, gangs: Sequence[Gang], on_unschedulable: OnUnschedulable = nothing_else
 ) -> None:
     """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
     solver = _AllocateSolver(state)
@@ -53,7 +71,7 @@ def _allocate_in_order(
     state: CycleState,
     gangs: Iterable[Gang],
     solver: "_AllocateSolver",
-    on_unschedulable: OnUnschedulable | None,
+    on_unschedulable: OnUnschedulable,
 ) -> None:
     gang_queue = GangQueue(state, gangs)
     batcher = EquivalentGangs(state, gang_queue)
@@ -63,15 +81,21 @@ def _allocate_in_order(
                 gang_queue.push(gang)
                 continue
             state.stop_skipping(gang)
-            if (
-                on_unschedulable is not None
-                and gang.key in state.unschedulable
-                and on_unschedulable(gang)
-            ):
+            if gang.key not in state.unschedulable:
+                continue
+            last_resort = on_unschedulable(gang)
+            if last_resort is LastResort.PLACED:
                 solver.capacity_has_grown()
-                gang_queue.update_all()
+                gang_queue.resume_all()
                 if state.next_request(gang) is not None:
                     gang_queue.push(gang)
+            elif last_resort is LastResort.NOTHING and solver.is_proven(gang):
+                gang_queue.skip_equivalent(gang)
+    for gang, failed in gang_queue.skipped():
+        request = state.next_request(gang)
+        if request is not None:
+            reason, placed = state.unschedulable[failed.key], state.statement.placed
+            state.mark_unschedulable(gang, for_gang(reason, gang, request.members, placed))
 
 
 def _next_gang(
@@ -181,6 +205,13 @@ class _AllocateSolver:
         if reason is not None and not state.turns.spending.cut_short:
             self._failed.add(key, _FailedRequest(reason, size), size)
         return reason
+
+    def is_proven(self, gang: Gang) -> bool:
+        """Whether equivalent gangs would fail like this one, which was tried last."""
+        budgets = self._state.search_budgets
+        return not (
+            self.awaited or gang.key in budgets.cut_short or self._state.turns.spending.cut_short
+        )
 
     def capacity_has_grown(self) -> None:
         """Forget failed requests, which may succeed now."""

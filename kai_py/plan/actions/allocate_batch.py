@@ -25,7 +25,8 @@ import numpy as np
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.placement.score_nodes import ScoredFit
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
+from kai_py.plan.session.equivalent_gangs import is_equivalent
+from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.state.capacity import Capacity
 from kai_py.policy.round_robin import GangCosts, round_robin_order
 from kai_py.snapshot.gangs import Gang

@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
-from kai_py.plan.actions.allocate import allocate
+from kai_py.plan.actions.allocate import LastResort, allocate
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -83,14 +83,13 @@ class BypassTracker:
         self._attempts: dict[GangClass, _FailedAttempt] = {}
         self._remaining: tuple[int, Floats, QueueUsage] | None = None
 
-    def record(self, gang: Gang) -> bool:
-        """Record that the gang gets nothing at its turn; always False: nothing is done about it."""
+    def record(self, gang: Gang) -> None:
+        """Record that the gang gets nothing at its turn."""
         request = self._state.next_request(gang)
         if request is not None and len(self._attempts) < MAX_GANG_CLASSES:
             known = gang_class(gang, request)
             if known not in self._attempts:
                 self._attempts[known] = _FailedAttempt(gang, request, *self._remaining_now())
-        return False
 
     def bypassed(self) -> set[GangClass]:
         """The classes of which a gang was bypassed, and those ahead of them in their queues."""
@@ -195,12 +194,16 @@ def allocate_without_bypass(
     """
     reasons = dict(state.unschedulable)
 
-    def waits(gang: Gang) -> bool:
-        return turnover is not None and turnover.try_wait(gang)
+    tracker = BypassTracker(state)
+
+    def wait_or_record(gang: Gang) -> LastResort:
+        if turnover is not None and turnover.try_wait(gang):
+            return LastResort.WAITS
+        tracker.record(gang)
+        return _nothing_for(gang, turnover)
 
     with state.statement.trial() as trial:
-        tracker = BypassTracker(state)
-        allocate(state, gangs, lambda gang: not waits(gang) and tracker.record(gang))
+        allocate(state, gangs, wait_or_record)
         bypassed = tracker.bypassed() if victim_actions else set()
         if not bypassed or not state.evictable or state.turns.over:
             trial.keep()
@@ -211,10 +214,22 @@ def allocate_without_bypass(
         turnover.start_over()
     searching = _SearchingGangs(state, bypassed, placed, victim_actions)
 
-    def wait_or_find_victims(gang: Gang) -> bool:
-        return not waits(gang) and searching.find_victims(gang)
+    def wait_or_find_victims(gang: Gang) -> LastResort:
+        if turnover is not None and turnover.try_wait(gang):
+            return LastResort.WAITS
+        if searching.find_victims(gang):
+            return LastResort.PLACED
+        if gang.key in state.search_budgets.out_of_probes_before:
+            return LastResort.WAITS
+        return _nothing_for(gang, turnover)
 
     allocate(state, gangs, wait_or_find_victims)
+
+
+def _nothing_for(gang: Gang, turnover: Turnover | None) -> LastResort:
+    """Nothing came of the gang; equivalent gangs may still wait for pods to end."""
+    may_wait = turnover is not None and turnover.may_wait(gang)
+    return LastResort.WAITS if may_wait else LastResort.NOTHING
 
 
 class _SearchingGangs:

@@ -98,15 +98,10 @@ class Turnover:
 
     def try_wait(self, gang: Gang) -> bool:
         """Whether the gang, which fits nowhere now, waits for pods to end."""
-        state = self._state
-        if not self._patience or len(state.waiting) >= MAX_WAITING:
-            return False
-        request = state.next_request(gang)
-        if request is None or not self._may_wait(gang):
+        state, request = self._state, self._state.next_request(gang)
+        if request is None or not self.may_wait(gang):
             return False
         shape, count = request.members[0].shape.number, len(request.members)
-        if (shape, count, self._patience) in self._failed:
-            return False
         patience = self._patience_of(gang, request)
         kind, until = (shape, count, patience.seconds), patience.since + patience.seconds
         over = until <= state.snapshot.now
@@ -156,11 +151,20 @@ class Turnover:
         self._await(gang, request.members, found[1])
         self._reserve_drained(gang, request.members, found[1], state.snapshot.now)
 
-    def _may_wait(self, gang: Gang) -> bool:
-        """Whether the gang may evict others and any pod is expected to end soon."""
-        if not gang.may_preempt or is_service(gang) or has_topology_constraint(gang.tree):
+    def may_wait(self, gang: Gang) -> bool:
+        """Whether the gang, or an equivalent one, might wait, however long it has waited already.
+
+        It must be allowed to evict others, and enough pods must be expected to end soon.
+        """
+        if not self._patience or len(self._state.waiting) >= MAX_WAITING:
             return False
-        return bool(self._ends_soon())
+        request = self._state.next_request(gang)
+        if request is None or not gang.may_preempt or is_service(gang):
+            return False
+        if has_topology_constraint(gang.tree) or not self._ends_soon():
+            return False
+        shape, count = request.members[0].shape.number, len(request.members)
+        return (shape, count, self._patience) not in self._failed
 
     def reserve_for_largest(self, gangs: Iterable[Gang]) -> None:
         """Reserve nodes for the largest gang that has waited for long, as their pods end.

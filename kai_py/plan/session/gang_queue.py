@@ -20,9 +20,10 @@ import numpy as np
 
 from kai_py.plan.placement.next_pods import PlacementRequest, elastic_rank
 from kai_py.plan.session.cycle_state import CycleState
+from kai_py.plan.session.skipped_gangs import Ranked, SkippedGangs
 from kai_py.policy.fairness_rules import ComparedResources
 from kai_py.policy.queue_order import GangKey, QueueOrder, gang_key
-from kai_py.snapshot.gangs import Gang, PodState
+from kai_py.snapshot.gangs import Gang
 
 MAX_PASSED = 64
 """How many gangs that would exceed their queue's fair share, or never start, are passed at once."""
@@ -33,7 +34,7 @@ class GangQueue:
 
     def __init__(self, state: CycleState, gangs: Iterable[Gang]) -> None:
         self._state = state
-        self._gangs: dict[int, list[tuple[GangKey, Gang]]] = {}
+        self._gangs: dict[int, list[Ranked]] = {}
         for gang in gangs:
             queue = state.quota.queue_of(gang)
             if queue is None:
@@ -51,6 +52,7 @@ class GangQueue:
         self._exceeding: dict[int, _Exceeding] = {}
         self._bounds: dict[tuple[int, bool], list[float]] = {}
         self._infeasible: dict[str, bool] = {}
+        self._skipped = SkippedGangs(state)
         for queue in self._next:
             self._gangs[queue].sort()
             self.update(queue)
@@ -71,6 +73,9 @@ class GangQueue:
             return None
         gang = self._gangs[queue][self._next[queue]][1]
         self._next[queue] += 1
+        following = self._skipped.next_after(gang)
+        if following is not None:
+            self._insert(following)
         return gang
 
     def _first_queue(self) -> int | None:
@@ -78,13 +83,17 @@ class GangQueue:
             return self._order.first()
         # A single queue needs no order, which would cost more than all else here.
         (queue,) = self._next
+        self._skip_first(queue)
         return None if self.has_at_most(queue, 0) else queue
 
     def push(self, gang: Gang) -> None:
         """Put back the gang that was popped last, as it has more pods to place."""
-        queue = self._state.quota.queues.positions[gang.queue]
+        self._insert((self._rank(gang), gang))
+
+    def _insert(self, ranked: Ranked) -> None:
+        queue = self._state.quota.queues.positions[ranked[1].queue]
         self._exceeding.pop(queue, None)
-        insort(self._gangs[queue], (self._rank(gang), gang), lo=self._next[queue])
+        insort(self._gangs[queue], ranked, lo=self._next[queue])
 
     def requeue(self, gangs: Sequence[Gang]) -> None:
         """Put back gangs that were popped and not placed."""
@@ -93,10 +102,34 @@ class GangQueue:
         for name in dict.fromkeys(gang.queue for gang in gangs):
             self.update(self._state.quota.queues.positions[name])
 
+    def skip_equivalent(self, gang: Gang) -> None:
+        """Skip gangs equivalent to ``gang``, which was popped last and failed."""
+        self._skipped.add_failed(gang)
+
+    def skipped(self) -> Iterator[tuple[Gang, Gang]]:
+        """The gangs that were skipped, each with the equivalent one that failed."""
+        return iter(self._skipped)
+
+    def resume_all(self) -> None:
+        """Let all gangs that were skipped come again, as capacity has grown."""
+        for ranked in self._skipped.resume_all():
+            self._insert(ranked)
+        self.update_all()
+
+    def resume_first(self) -> None:
+        """``resume_all``, one gang of each class after the other."""
+        resumed = self._skipped.resume_first()
+        for ranked in resumed:
+            self._insert(ranked)
+        positions = self._state.quota.queues.positions
+        for queue in dict.fromkeys(positions[gang.queue] for _, gang in resumed):
+            self.update(queue)
+
     def update(self, queue: int) -> None:
         """Reorder a queue whose usage, or next gang, has changed."""
         waiting = self._gangs.get(queue)
         if waiting is not None and len(self._next) > 1:
+            self._skip_first(queue)
             at = self._next[queue]
             if self._lets_pass and at + 1 < len(waiting):
                 self._put_infeasible_last(queue, waiting, at)
@@ -104,9 +137,14 @@ class GangQueue:
             request = self._state.request_cost(waiting[at][1]) if at < len(waiting) else None
             self._order.update(queue, request)
 
-    def _put_infeasible_last(
-        self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int
-    ) -> None:
+    def _skip_first(self, queue: int) -> None:
+        """Skip the first gangs, as far as equivalent ones have failed."""
+        waiting, at = self._gangs[queue], self._next[queue]
+        while at < len(waiting) and self._skipped.skip(waiting[at]):
+            at += 1
+        self._next[queue] = at
+
+    def _put_infeasible_last(self, queue: int, waiting: list[Ranked], at: int) -> None:
         """Put the first gangs, as far as they can never start, behind all others."""
         for _ in range(MAX_PASSED):
             rank, gang = waiting[at]
@@ -143,7 +181,7 @@ class GangQueue:
             bounds = self._bounds[queue, preemptible] = least.tolist()
         return not _stays_within(self._state.request_cost(gang).tolist(), repeat(0.0), bounds)
 
-    def _let_pass(self, queue: int, waiting: list[tuple[GangKey, Gang]], at: int) -> None:
+    def _let_pass(self, queue: int, waiting: list[Ranked], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
         allocated: list[float] = self._state.quota.usage.allocated[:, queue].tolist()
         evicted, known = len(self._state.statement.evicted), self._exceeding.pop(queue, None)
@@ -211,30 +249,3 @@ def _stays_within(cost: Sequence[float], allocated: Iterable[float], most: Seque
         if added > 0 and added > bound - has + 1e-9:
             return False
     return True
-
-
-MAX_BATCH_PODS = 16
-"""Gangs with more pods are not batched, as that gains nothing."""
-
-
-def is_equivalent(gang: Gang, other: Gang) -> bool:
-    """Whether both gangs request the same: pods of one shape, all together, on any nodes."""
-    pods, tree = gang.members, gang.tree
-    if (
-        not 0 < len(pods) == len(other.members) <= MAX_BATCH_PODS
-        or gang.placeholders
-        or gang.settings.gang_affinity
-        or gang.refusals
-    ):
-        return False
-    if tree.min_members != len(pods) or not tree.is_unconstrained_leaf:
-        return False
-    shape, charge = other.members[0].shape.number, pods[0].charge
-    if charge is not other.members[0].charge and charge != other.members[0].charge:
-        return False
-    for pod in pods:
-        if pod.shape.number != shape or pod.charge is not charge:
-            return False
-        if pod.state is not PodState.PENDING or pod.waiting_for or pod.relies_on:
-            return False
-    return gang.is_preemptible(pods)

@@ -9,14 +9,13 @@
 A gang is placed once per action. Where no gang may bypass another (``bypass_policy``), one that was
 placed is tried again for its remaining pods. A gang for whose elastic pod no victims are found is
 tried with the next one, as in allocate. No gang is tried before its preemption delay has passed.
-Where a single pod took one victim, equivalent pods that follow may be placed in batches
-(``batch``). A search makes trial placements (probes) within a budget; gangs whose search spent all
-of it in an earlier cycle come after all others.
+Equivalent gangs are skipped once one has failed, and placed in batches after a single pod that took
+one victim (``batch``). Gangs whose search spent its budget of trial placements (probes) in an
+earlier cycle come after all others.
 
-A claim with alternatives that is not allocated yet is charged with its most expensive one. If no
-victims are found at that cost, the search is repeated with only the cheapest alternatives, at their
-cost. So a gang gets the second of two alternatives if the first would bring its queue above its
-fair share or its limit.
+A claim with alternatives that is not allocated yet is charged with its most expensive one; without
+victims at that cost, the search is repeated with only the cheapest, at their cost. So a gang gets
+the second of two if the first would bring its queue above its fair share or its limit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,6 +66,8 @@ def find_victims(
                     _search_with_cheapest_claims(gang_queue, solver, strategy)
                 if _is_tried_again(state, gang, request):
                     gang_queue.push(gang)
+                elif solver.is_proven(strategy):
+                    gang_queue.skip_equivalent(gang)
     for gang in eligible:
         state.stop_skipping(gang)
 
@@ -129,8 +130,7 @@ def _may_preempt(state: CycleState, gang: Gang) -> bool:
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:
     """Whether the request is within those limits of its queue that no eviction changes.
 
-    False also if it will be within its limits once pods that are terminating have gone: then no
-    pod has to be evicted.
+    False also if it will be once terminating pods have gone: then no pod has to be evicted.
     """
     quota, cost = state.quota, state.request_cost(gang)
     if waits_for_leaving(quota, gang, request.members, cost):
@@ -145,7 +145,7 @@ def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> b
 def _record_placed(
     gang_queue: GangQueue, strategy: VictimStrategy, victims: Sequence[VictimUnit]
 ) -> None:
-    """Record that the request was placed: update the order of queues and the units of its gang."""
+    """Update the order of queues and the units of gangs: the request was placed."""
     state, gang = strategy.state, strategy.gang
     state.mark_placed(gang)
     reorder(gang_queue, state, victims)
@@ -155,3 +155,4 @@ def _record_placed(
         strategy.pool.invalidate(state.quota.queues.positions[each.queue])
     if strategy.batches and len(victims) == len(gang.members) == 1:
         VictimBatch(strategy, gang_queue).run()
+    gang_queue.resume_first()

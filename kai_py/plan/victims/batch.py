@@ -19,7 +19,8 @@ from msgspec import Struct, structs
 
 from kai_py.plan.placement.running_fit import RunningFit
 from kai_py.plan.session.cycle_state import CycleState
-from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
+from kai_py.plan.session.equivalent_gangs import is_equivalent
+from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
 from kai_py.plan.victims.relocate import may_fit_elsewhere

@@ -134,6 +134,17 @@ class VictimSolver:
         self._failed.add(kind, shapes, SearchFailure(), size, priority)
         return SearchFailure()
 
+    def is_proven(self, strategy: VictimStrategy) -> bool:
+        """Whether nothing can be evicted for the gang, tried last, nor for an equivalent one."""
+        state, gang, budgets = self._state, strategy.gang, self._state.search_budgets
+        return not (
+            strategy.request.members[0].pod.uid in state.statement.placed
+            or budgets.searched.get(gang.key, False)
+            or gang.key in budgets.cut_short
+            or gang.key in budgets.too_many_pods
+            or (self._action, gang.key) in state.postponed
+        )
+
     def cheapest_claims(self, gang: Gang, request: PlacementRequest) -> CheapestClaims | None:
         """``device_options.cheapest_claims``, found once for equivalent requests."""
         if not have_alternatives(request.members):

@@ -12,7 +12,8 @@ from kai_py.plan.actions import allocate_batch
 from kai_py.plan.actions.allocate_batch import EquivalentGangs
 from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
-from kai_py.plan.session.gang_queue import GangQueue, is_equivalent
+from kai_py.plan.session.equivalent_gangs import is_equivalent
+from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.policy.fairness_rules import KAI, NATIVE
 from kai_py.snapshot.tables.assumptions import NominatedNode
