@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from benchmarks.core.cluster import Cluster, counts
 from benchmarks.core.objects import NODE_GPUS, Work, departments, node_name, nodes, pod_spec
-from benchmarks.core.problems import objects_of
+from benchmarks.core.problems import objects_of, singles
 from benchmarks.row import Benchmark, Measured
 from benchmarks.timing import median_seconds, peak_resident_mb
 from kai_py.api.records.core import ObjectMeta, Pod, PodStatus
@@ -52,6 +52,18 @@ def benchmarks() -> list[Benchmark]:
             title="— 2× nodes and pods",
             run=partial(measure_events, 20_000),
         ),
+        Benchmark(
+            part="core",
+            name="backlog",
+            title="after one pod event, 1,000 full nodes, 10,000 equal Jobs of four queues wait",
+            run=partial(measure_backlog, 1_000, 10_000),
+        ),
+        Benchmark(
+            part="core",
+            name="backlog-x2",
+            title="— 2× nodes and Jobs",
+            run=partial(measure_backlog, 2_000, 20_000),
+        ),
     ]
 
 
@@ -79,11 +91,11 @@ def full_works(count: int, first: int = 0) -> Iterator[Work]:
         )
 
 
-def foreign_pods(node_count: int) -> Iterator[Pod]:
-    """Two running pods of another scheduler on each node."""
+def foreign_pods(node_count: int, first: int = 0) -> Iterator[Pod]:
+    """Two running pods of another scheduler on each node, from number ``first`` on."""
     for row in range(node_count):
         spec = replace(pod_spec(0, scheduler="default-scheduler"), node_name=node_name(row))
-        for i in range(2):
+        for i in range(first, first + 2):
             name = f"daemon-{i}-{row}"
             meta = ObjectMeta(name=name, namespace="kube-system", uid=f"pod-{name}")
             yield Pod(metadata=meta, spec=spec, status=PodStatus(phase="Running"))
@@ -100,6 +112,21 @@ def measure_events(node_count: int) -> Measured:
     """Time taking in the events, snapshot and cycle."""
     churn = Churn(full_cluster(node_count))
     seconds, plan = median_seconds(churn.step, prepare=churn.prepare, most=20)
+    return Measured(seconds=seconds, outcome=counts(plan), peak_mb=peak_resident_mb())
+
+
+def measure_backlog(node_count: int, jobs: int) -> Measured:
+    """Time taking in one pod of another scheduler, snapshot and cycle."""
+    cluster = full_cluster(node_count)
+    cluster.tell(objects_of(singles(jobs)))
+    cluster.decide(cluster.snapshot())
+    others = foreign_pods(node_count, first=2)
+
+    def step() -> Plan:
+        cluster.tell([next(others)])
+        return cluster.decide(cluster.snapshot())
+
+    seconds, plan = median_seconds(step, most=10)
     return Measured(seconds=seconds, outcome=counts(plan), peak_mb=peak_resident_mb())
 
 
