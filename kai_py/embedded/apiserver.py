@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+from kai_py.api.records.unstructured import mapping_at
 from kai_py.embedded import object_validation
 from kai_py.embedded.clock import Clock
 from kai_py.embedded.documents import (
@@ -289,8 +290,9 @@ def _without_null_fields(resource: ServedResource, document: Json) -> Json:
 def is_removable(document: Json) -> bool:
     """Whether a deleted object can be removed: no finalizer, no grace period left."""
     meta = document["metadata"]
-    has_namespace_finalizer = bool((document.get("spec") or {}).get("finalizers")) and (
-        document["kind"] == NAMESPACES.kind
+    # A custom resource may have a spec that is no mapping.
+    has_namespace_finalizer = document["kind"] == NAMESPACES.kind and bool(
+        mapping_at(document, "spec").get("finalizers")
     )
     grace = meta.get("deletionGracePeriodSeconds") or 0
     return not meta.get("finalizers") and not grace and not has_namespace_finalizer

@@ -147,3 +147,15 @@ def test_removing_from_the_registry_leaves_the_built_in_kinds():
     before = [each.group_resource for each in registry]
     registry.remove("queues.example.com")
     assert [each.group_resource for each in registry] == before
+
+
+@pytest.mark.parametrize("spec", ["text", 5, [], None])
+def test_the_spec_of_a_custom_resource_is_whatever_its_schema_allows(bare, spec):
+    definition = queue_definition()
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = anything
+    bare.create(definition)
+    queues = bare.registry.named("queues.example.com")
+    bare.create({**queue("a"), "spec": spec})
+    delete(bare.api, queues, "a")
+    assert bare.api.list(queues) == []

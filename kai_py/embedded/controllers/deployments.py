@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kai_py.api.numbers import parse_int64
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.runtime import Controller, Work, keys_of, owned_objects
 from kai_py.embedded.deletion import delete
@@ -140,11 +141,14 @@ def _prune(api: ApiServer, deployment: Json, old: Sequence[Json]) -> None:
         each for each in old if not each["spec"]["replicas"] and not each["status"]["replicas"]
     ]
     keep = deployment["spec"]["revisionHistoryLimit"]
-    by_age = sorted(
-        empty, key=lambda each: int(each["metadata"]["annotations"][REVISION_ANNOTATION])
-    )
-    for each in by_age[: max(len(empty) - keep, 0)]:
+    for each in sorted(empty, key=_revision)[: max(len(empty) - keep, 0)]:
         delete(api, REPLICA_SETS, name_of(each), namespace_of(each))
+
+
+def _revision(replica_set: Json) -> int:
+    """0 for one that the Deployment did not create."""
+    annotations = replica_set["metadata"].get("annotations") or {}
+    return parse_int64(annotations.get(REVISION_ANNOTATION, "")) or 0
 
 
 def _update_status(work: Work, deployment: Json, new: Json | None, sets: Sequence[Json]) -> None:

@@ -7,6 +7,7 @@ created from their templates and kept; nothing here binds them.
 
 from collections.abc import Sequence
 
+from kai_py.api.numbers import parse_int64
 from kai_py.api.records.unstructured import value_at
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.controllers.deployments import template_hash
@@ -33,7 +34,11 @@ def reconcile(work: Work) -> None:
     stateful_set = work.api.find(STATEFUL_SETS, name, namespace)
     if stateful_set is None or is_deleting(stateful_set):
         return
-    pods = {_ordinal(pod): pod for pod in owned_objects(work.api, stateful_set)}
+    pods = {
+        ordinal: pod
+        for pod in owned_objects(work.api, stateful_set)
+        if (ordinal := _ordinal(pod, name)) is not None
+    }
     revision = f"{name}-{template_hash(stateful_set['spec']['template'])}"
     _reconcile_pods(work.api, stateful_set, pods, revision)
     _update_status(work, stateful_set, owned_objects(work.api, stateful_set), revision)
@@ -67,7 +72,7 @@ def _replace_outdated(api: ApiServer, pods: dict[int, Json], revision: str) -> N
         return
     for ordinal in sorted(pods, reverse=True):
         pod = pods[ordinal]
-        if pod["metadata"]["labels"].get(REVISION_LABEL) != revision:
+        if _revision(pod) != revision:
             delete(api, PODS, name_of(pod), namespace_of(pod))
             return
 
@@ -101,13 +106,20 @@ def _create(api: ApiServer, stateful_set: Json, ordinal: int, revision: str) -> 
     api.create(PODS, pod, namespace)
 
 
-def _ordinal(pod: Json) -> int:
-    return int(name_of(pod).rsplit("-", 1)[1])
+def _revision(pod: Json) -> str:
+    """Empty for a pod that the StatefulSet did not create."""
+    return (pod["metadata"].get("labels") or {}).get(REVISION_LABEL) or ""
+
+
+def _ordinal(pod: Json, stateful_set: str) -> int | None:
+    """None for a pod that no set of this name creates."""
+    parent, _, ordinal = name_of(pod).rpartition("-")
+    return parse_int64(ordinal) if parent == stateful_set else None
 
 
 def _update_status(work: Work, stateful_set: Json, pods: Sequence[Json], revision: str) -> None:
     ready = sum(is_ready(pod) for pod in pods)
-    updated = sum(pod["metadata"]["labels"].get(REVISION_LABEL) == revision for pod in pods)
+    updated = sum(_revision(pod) == revision for pod in pods)
     before = (stateful_set.get("status") or {}).get("currentRevision")
     done = updated == len(pods) == stateful_set["spec"]["replicas"]
     status = {

@@ -4,6 +4,7 @@ import pytest
 
 from kai_py.embedded.controllers.deployments import resolve_int_or_string
 from kai_py.embedded.deletion import DeleteOptions, delete
+from kai_py.embedded.documents import uid_of
 from kai_py.embedded.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, VOLUME_CLAIMS
 from tests.embedded.manifests import node
 from tests.embedded.placing import bind_all, names, phases
@@ -176,3 +177,25 @@ def test_a_stateful_set_rolls_from_the_last_pod_down(busy):
 )
 def test_absolute(value, round_up, expected):
     assert resolve_int_or_string(value, 5, round_up=round_up) == expected
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_dependents_that_it_did_not_create_stop_no_controller(busy, kind, caplog):
+    """Anyone may name a workload as the owner of what is not labelled as its own objects are."""
+    made = busy.create(workload(kind, "web", replicas=1, revisionHistoryLimit=0))
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": "web", "controller": True}
+    metadata = {"namespace": "default", "ownerReferences": [reference | {"uid": uid_of(made)}]}
+    pod = {"containers": [{"name": "main", "image": "none"}]}
+    for name in ("stray", "web-7", "web-x"):
+        busy.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"name": name}, "spec": pod}
+        )
+    stray = workload("ReplicaSet", "old", replicas=0)
+    busy.create({**stray, "metadata": {**metadata, "name": "old"}})
+    run(busy, 5)
+    status = busy.api.get(WORKLOADS[kind], "web", "default")["status"]
+    assert status["readyReplicas"] >= 1
+    assert "could not be reconciled" not in caplog.text
+
+
+WORKLOADS = {"Deployment": DEPLOYMENTS, "StatefulSet": STATEFUL_SETS}
