@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import pickle
 
 import pytest
 import yaml
@@ -221,3 +222,29 @@ def test_no_kind_is_left_out_because_its_server_does_not_answer():
     server.broken.add("/apis/resource.k8s.io/v1")
     with pytest.raises(Unreachable, match=r"deviceclasses\.resource\.k8s\.io.*503"):
         asyncio.run(read_objects(Client(server)))
+
+
+class OneAnswer(ClusterServer):
+    """A server that lists claims with these bytes."""
+
+    def __init__(self, answer):
+        super().__init__(CLAIMS.format("v1"))
+        self._answer = answer
+
+    async def send(self, call, *, timeout_seconds=None):
+        if call.path == CLAIMS.format("v1"):
+            return self._answer
+        return await super().send(call, timeout_seconds=timeout_seconds)
+
+
+@pytest.mark.parametrize("levels", [700, 1500])
+def test_one_object_nested_deeply_does_not_keep_others_from_being_read(levels):
+    """Else its tenant would take suggestions and every command from all: copies are recursive."""
+    deep = '{"metadata": {"name": "deep"}, "spec": {"driver": "d", "parameters": %s}}'
+    plain = '{"metadata": {"name": "plain"}, "spec": {"parameters": [[]]}}'
+    items = f"[{deep % ('[' * levels + ']' * levels)}, {plain}]"
+    server = OneAnswer(b'{"metadata": {"resourceVersion": "1"}, "items": %s}' % items.encode())
+    found = pickle.loads(pickle.dumps(asyncio.run(read_objects(Client(server)))))
+    assert [each["metadata"]["name"] for each in found] == ["deep", "plain"]
+    assert found[0]["spec"]["driver"] == "d"
+    assert found[1]["spec"] == {"parameters": [[]]}

@@ -23,6 +23,7 @@ from kai_py.watch.discovery import ServedApis, discover, find_kind
 from kai_py.watch.errors import Forbidden, NotFound, Unreachable
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind, Resource
+from kai_py.watch.wire import MAX_NESTING, decode_nested, flattened
 
 Document: TypeAlias = dict[str, Any]
 
@@ -38,6 +39,9 @@ IDENTITY = ("name", "namespace", "uid")
 
 class _Items(msgspec.Struct):
     items: list[Document] = []
+
+
+_decode_items = msgspec.json.Decoder(_Items).decode
 
 
 class _Saved(msgspec.Struct):
@@ -129,9 +133,30 @@ def _owner_references(document: Document) -> list[OwnerReference]:
 
 async def _read(client: Client, resource: Resource[Any]) -> list[Document]:
     body = await client.read(resource.collection(), kind=resource.kind.name)
-    items = msgspec.json.decode(body, type=_Items).items
+    items = decode_nested(_decode_items, body).items
     names = {"apiVersion": resource.api_version, "kind": resource.kind.name}
-    return [{**names, **_without_history(item)} for item in items]
+    documents = [{**names, **_without_history(item)} for item in items]
+    # Pods and nodes, of which there are most, have a schema.
+    return list(map(_as_deep_as_read, documents)) if resource.kind.group else documents
+
+
+def _as_deep_as_read(document: Document) -> Document:
+    """The document without what is nested deeper than the scheduler reads it.
+
+    Copies of it, and other processes, would fail on that.
+    """
+    level: list[Any] = [document]
+    for _ in range(MAX_NESTING):
+        level = [
+            below
+            for each in level
+            for below in (each.values() if isinstance(each, dict) else each)
+            if isinstance(below, dict | list)
+        ]
+        if not level:
+            return document
+    shallow: Document = msgspec.json.decode(flattened(msgspec.json.encode(document)))
+    return shallow
 
 
 def _without_history(document: Document) -> Document:
