@@ -27,10 +27,10 @@ from kai_py.grouping.gang import GangSpec, Subgroup, pod_owner
 from kai_py.grouping.gang_template import annotation_or_label
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.dependencies import Dependencies, RecordingOwners
-from kai_py.snapshot.derived_pod import DerivedPod, ExpectedMembers, ParsedPod
+from kai_py.snapshot.derived_pod import DerivedPod, ParsedPod
+from kai_py.snapshot.expected_members import ExpectedMemberTable
 from kai_py.snapshot.extended_resources import requests_share_by_name
 from kai_py.snapshot.placeholders import (
-    expected_members,
     is_placeholder,
     placeholder_problem,
     with_admission_defaults,
@@ -116,10 +116,10 @@ class ParsedPods(PodTable):
         self._gives_shared_gpus = gives_shared_gpus
         self._identify = identify
         self._devices = devices
-        self._gpu_memory = gpu_memory
         self._dependencies = dependencies
         self._owners = owners
         self._shapes = ShapeTable()
+        self._expected = ExpectedMemberTable(self._shapes, gpu_memory)
         self._cached: dict[str, ParsedPod] = {}
 
     def parse(self, pod: Pod, *, ours: bool, labels_matter: bool) -> ParsedPod:
@@ -156,12 +156,9 @@ class ParsedPods(PodTable):
         problem = placeholder_problem(pod, owners)
         if spec is not None and problem:
             spec = structs.replace(spec, problem=problem)
-        expected: tuple[ExpectedMembers, ...] = ()
-        if spec is not None and spec.expected:
-            expected = expected_members(
-                spec.expected, owners, self._shapes, accounting, self._gpu_memory
-            )
-        return ParsedPod(admitted, demand, spec, expected)
+        expected = () if spec is None else spec.expected
+        members = self._expected.members(expected, owners, accounting)
+        return ParsedPod(admitted, demand, spec, members)
 
     def parse_invalid(self, pod: Pod, problem: str, *, ours: bool) -> ParsedPod:
         """What is left of a pod that cannot be parsed, and why."""

@@ -27,22 +27,17 @@ from msgspec import structs
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod, PodResourceClaim, PodStatus
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SuspendedJob
 from kai_py.api.records.policy import PriorityClass
-from kai_py.api.records.resource import ResourceClaim, ResourceClaimTemplate
-from kai_py.api.references import ClaimRef, PodRef
+from kai_py.api.records.resource import ResourceClaimTemplate
+from kai_py.api.references import ClaimRef
 from kai_py.api.times import parse_time
 from kai_py.grouping.frameworks.job import COMPLETION_INDEX_LABEL, active_pods
-from kai_py.grouping.gang import ExpectedPods
 from kai_py.grouping.owner_chain import Owners
-from kai_py.snapshot.accounting import Accounting
-from kai_py.snapshot.charges import charge
 from kai_py.snapshot.dependencies import RecordingOwners
 from kai_py.snapshot.derived_pod import ExpectedMembers
 from kai_py.snapshot.gangs import Member, PodState
 from kai_py.snapshot.missing_objects import TEMPLATES
 from kai_py.snapshot.pod_claims import PodClaims, group_claims, pod_claims
-from kai_py.snapshot.pod_demand import pod_demand
-from kai_py.snapshot.shape import ClaimUse, ShapeTable
-from kai_py.snapshot.tables.gpu_nodes import GpuMemory
+from kai_py.snapshot.shape import ClaimUse
 
 MAX_PLACEHOLDERS = 1000
 MAX_PER_NAMESPACE = 10_000
@@ -50,44 +45,6 @@ MAX_PER_NAMESPACE = 10_000
 _PLACEHOLDER_UID_PART = "/suspended/"
 _WHOLE_JOB = "all"
 """In place of an index: the placeholder is for all pods of its Job together."""
-
-
-def expected_members(
-    expected: Iterable[ExpectedPods],
-    owners: RecordingOwners,
-    shapes: ShapeTable,
-    accounting: Accounting,
-    gpu_memory: GpuMemory,
-) -> tuple[ExpectedMembers, ...]:
-    """Members for the pods that the framework of a gang creates later."""
-
-    def member_of(each: ExpectedPods) -> Member:
-        claims = expected_claims(each.pod, owners)
-        demand = pod_demand(each.pod, owners, shapes, accounting, labels_matter=True, claims=claims)
-        meta = each.pod.metadata
-        return Member(
-            pod=PodRef(meta.namespace, meta.name, each.subgroup),
-            shape=demand.shape,
-            subgroup=each.subgroup,
-            state=PodState.EXPECTED,
-            node="",
-            nominated="",
-            priority=0,
-            created=0.0,
-            bound_since=0.0,
-            charge=charge(
-                demand, accounting, gpu_memory=gpu_memory.on_node(""), is_charged=_never_charged
-            ),
-            labels=meta.labels,
-            claims=claims.references,
-        )
-
-    return tuple(ExpectedMembers(each.count, member_of(each)) for each in expected)
-
-
-def _never_charged(_claim: ResourceClaim) -> bool:
-    """False: a claim that exists is charged to a pod that exists."""
-    return False
 
 
 def expected_claims(pod: Pod, owners: RecordingOwners) -> PodClaims:
