@@ -2,25 +2,37 @@
 
 All are read in one way: the object is looked up by name in the pod's namespace; while it does not
 exist its pods wait. The queue that it names, if any, takes precedence over that of the pod and its
-owners. The PodGroup of the coscheduling plug-in (scheduling.x-k8s.io/v1alpha1), which a label
-names, has nothing beyond that.
+owners. Its tree is computed once per version, not for each of its pods. The PodGroup of the
+coscheduling plug-in (scheduling.x-k8s.io/v1alpha1), which a label names, has nothing beyond that.
 """
 
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from kai_py.api.bounded import remember
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.dialects.kai.keys import QUEUE
 from kai_py.dialects.kai.priority import existing_class, may_name, priority_of
 from kai_py.grouping.counts import count_at
-from kai_py.grouping.gang import GangSpec, Owner, Subgroup, pod_owner
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup, pod_owner, tree_problem
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError, annotation_or_label
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
+
+MAX_KNOWN_TREES = 64
+"""Groups of which the tree is kept: their pods are read one after the other."""
+
+
+class _KnownTree(Struct, frozen=True):
+    """The tree of the group ``found``, or what is wrong with it; valid while that is the same."""
+
+    found: Unstructured
+    tree: Subgroup
+    problem: str
 
 
 class GroupReader(Struct, frozen=True):
@@ -28,7 +40,7 @@ class GroupReader(Struct, frozen=True):
 
     ``marker`` and ``name``: what on the pod names a group, and the group's name. ``gang_suffix``
     splits a group into several gangs, ``subgroup`` is the pod's leaf in the tree. ``tree`` raises
-    InvalidWorkloadError for an invalid object.
+    InvalidWorkloadError for an invalid object, and is the same for all pods with one suffix.
     """
 
     kind: str
@@ -44,6 +56,8 @@ class GroupReader(Struct, frozen=True):
     """Path of the field that names the group's PriorityClass, empty if it has none."""
     unread: tuple[str, ...] = ()
     """Paths of fields that would change the gang and that are not read."""
+    known: dict[tuple[str, str, str], _KnownTree] = field(default_factory=dict)
+    """Trees of groups by namespace, name and part of the group."""
 
 
 def group_source(reader: GroupReader) -> GroupSource:
@@ -71,24 +85,38 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
             "does not exist (yet)",
         )
     gang_suffix = reader.gang_suffix(chain)
-    tree, problem = Subgroup(min_members=1), ""
-    try:
-        tree = reader.tree(found, chain)
-    except InvalidWorkloadError as error:
-        problem = f"{reader.kind} {namespace}/{name}: {error}"
-    meta = found.metadata
+    known = _known_tree(reader, found, chain, gang_suffix)
+    tree, meta = known.tree, found.metadata
     return GangSpec(
         key=f"{key}/{gang_suffix}" if gang_suffix else key,
         owner=Owner(found.api_version, found.kind, namespace, name, meta.uid),
         queue=_queue(reader, found, meta) or context.queue.name,
         tree=tree,
         subgroup=reader.subgroup(chain, tree),
-        problem=problem,
+        problem=f"{reader.kind} {namespace}/{name}: {known.problem}" if known.problem else "",
         settings=_settings(reader, found, context),
         ignored_markers=tuple(
             f"{path} of {reader.kind} {name}" for path in reader.unread if found.first_at(path)
         ),
     )
+
+
+def _known_tree(
+    reader: GroupReader, found: Unstructured, chain: OwnerChain, gang_suffix: str
+) -> _KnownTree:
+    key = (found.metadata.namespace, found.metadata.name, gang_suffix)
+    known = reader.known.get(key)
+    if known is not None and known.found is found:
+        return known
+    tree, problem = Subgroup(min_members=1), ""
+    try:
+        tree = reader.tree(found, chain)
+        problem = tree_problem(tree)
+    except InvalidWorkloadError as error:
+        problem = str(error)
+    if problem:
+        tree = Subgroup(min_members=1)
+    return remember(reader.known, key, _KnownTree(found, tree, problem), MAX_KNOWN_TREES)
 
 
 def _settings(reader: GroupReader, found: Unstructured, context: PodContext) -> GangSettings:

@@ -3,6 +3,7 @@
 import pytest
 
 from kai_py.config import VolcanoConfig
+from kai_py.dialects import volcano
 from tests.dialects.feeding import Cluster, node, placed, pod
 
 RACK = "example.com/rack"
@@ -137,3 +138,23 @@ def test_a_policy_of_subgroups_is_said_to_be_ignored():
     (problem,) = plan.problems
     ignored = "ignored: spec.subGroupPolicy of PodGroup.scheduling.volcano.sh train"
     assert ignored in problem.message
+
+
+def test_the_tree_of_a_group_is_computed_once_for_all_of_its_pods(monkeypatch):
+    """A group may have thousands of tasks, and thousands of pods."""
+    read = []
+
+    def counted(found):
+        read.append(found)
+        return min_task_members(found)
+
+    min_task_members = volcano._min_task_members
+    monkeypatch.setattr(volcano, "_min_task_members", counted)
+    pods = [member(f"p{i}", "a") for i in range(5)]
+    cluster = Cluster(group(minMember=5, minTaskMember={"a": 2, "b": 3}), pods)
+    key = "default/PodGroup.scheduling.volcano.sh/train"
+    assert cluster.snapshot().gangs[key].tree.min_pods() == 5
+    assert len(read) == 1
+    cluster.add(group(minMember=4, minTaskMember={"a": 4}))
+    assert cluster.snapshot().gangs[key].tree.min_pods() == 4
+    assert len(read) == 2
