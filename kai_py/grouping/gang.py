@@ -172,6 +172,7 @@ class GangSpec(Struct, frozen=True):
 
 MAX_SUBGROUPS = 10_000
 MAX_TREE_DEPTH = 16
+TOO_MANY_SUBGROUPS = "it has more than {} subgroups, which is the maximum"
 
 
 def tree_problem(tree: Subgroup) -> str:
@@ -181,7 +182,7 @@ def tree_problem(tree: Subgroup) -> str:
     while level:
         depth, subgroups = depth + 1, subgroups + len(level)
         if subgroups > MAX_SUBGROUPS:
-            return f"it has more than {MAX_SUBGROUPS} subgroups, which is the maximum"
+            return TOO_MANY_SUBGROUPS.format(MAX_SUBGROUPS)
         if depth > MAX_TREE_DEPTH + 1:
             return f"its subgroups are nested more than {MAX_TREE_DEPTH} deep, the maximum"
         level = [child for each in level for child in each.children]

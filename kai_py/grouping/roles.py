@@ -14,7 +14,7 @@ from kai_py.grouping.counts import count_at
 from kai_py.grouping.gang import Subgroup
 from kai_py.grouping.gang_template import WorkloadOwner
 from kai_py.grouping.rule import RoleRule
-from kai_py.grouping.segments import leaf_of_template, leaf_reader
+from kai_py.grouping.segments import SubgroupBudget, leaf_of_template, leaf_reader
 from kai_py.grouping.topology_annotations import is_annotated, template_topology
 
 
@@ -53,20 +53,16 @@ class RoleLeaves(Struct, frozen=True):
 def role_leaves(workload: WorkloadOwner, roles: Iterable[Role]) -> RoleLeaves:
     """The leaves of ``roles``; raises InvalidWorkloadError."""
     subgroups: list[Subgroup] = []
+    budget = SubgroupBudget()
     readers: dict[str, Callable[[Pod], str]] = {}
     for role in roles:
         topology = template_topology(
             workload, role.annotations, with_workload=role.has_segments_of_workload
         )
-        subgroups.append(
-            leaf_of_template(
-                role.name,
-                role.pods,
-                role.min_members,
-                topology,
-                has_index=bool(role.index_label),
-            )
+        leaf = leaf_of_template(
+            role.name, role.pods, role.min_members, topology, has_index=bool(role.index_label)
         )
+        subgroups.append(budget.counted(leaf))
         readers[role.name] = leaf_reader(role.name, role.pods, topology, role.index_label)
     return RoleLeaves(tuple(subgroups), readers)
 

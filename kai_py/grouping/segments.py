@@ -16,7 +16,13 @@ from msgspec.structs import replace
 
 from kai_py.api.numbers import NumberError, parse_count, parse_int64
 from kai_py.api.records.core import Pod
-from kai_py.grouping.gang import GangSpec, Subgroup, TopologyConstraint
+from kai_py.grouping.gang import (
+    MAX_SUBGROUPS,
+    TOO_MANY_SUBGROUPS,
+    GangSpec,
+    Subgroup,
+    TopologyConstraint,
+)
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.topology_annotations import TemplateTopology
 
@@ -33,6 +39,24 @@ NEEDS_INDEX = (
     "pods need an index, as those of an Indexed Job or a StatefulSet have, "
     "or kai.scheduler/pod-index-label that names the label with theirs"
 )
+
+
+class SubgroupBudget:
+    """Counts the subgroups of a gang while they are made, as segments may be millions."""
+
+    def __init__(self) -> None:
+        self._left = MAX_SUBGROUPS
+
+    def counted(self, tree: Subgroup) -> Subgroup:
+        """``tree``, unless the gang has too many subgroups with it; raises InvalidWorkloadError."""
+        self._left -= _size(tree)
+        if self._left < 0:
+            raise InvalidWorkloadError(TOO_MANY_SUBGROUPS.format(MAX_SUBGROUPS))
+        return tree
+
+
+def _size(tree: Subgroup) -> int:
+    return 1 + sum(map(_size, tree.children))
 
 
 def leaf_of_template(

@@ -22,7 +22,7 @@ from kai_py.grouping.gang_template import (
     number_label_reader,
 )
 from kai_py.grouping.roles import template_annotations
-from kai_py.grouping.segments import leaf_of_template, leaf_reader
+from kai_py.grouping.segments import SubgroupBudget, leaf_of_template, leaf_reader
 from kai_py.grouping.topology_annotations import TemplateTopology, template_topology
 
 ROLES = "spec.roles"
@@ -36,7 +36,7 @@ _replica = number_label_reader(REPLICA_LABEL)
 def _gang_template(workload: WorkloadOwner) -> GangTemplate:
     subgroups: list[Subgroup] = []
     readers: dict[str, Callable[[Pod], str]] = {}
-    pods = 0
+    pods, budget = 0, SubgroupBudget()
     for position, role in enumerate(entries(full_owner(workload).content, f"{ROLES}.*")):
         location = f"{ROLES}[{position}]"
         replicas = count_at(role, "replicas", 0, location=location)
@@ -46,9 +46,10 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
         )
         name = str(role.get("name", ""))
         if size > 1:
-            tree, reader = _pod_sets(name, replicas, size, topology)
+            tree, reader = _pod_sets(name, replicas, size, topology, budget)
         else:
             tree, reader = _pods(name, replicas, role, topology)
+            budget.counted(tree)
         subgroups.append(tree)
         readers[name] = reader
         pods += replicas * size
@@ -74,7 +75,7 @@ def _pods(
 
 
 def _pod_sets(
-    name: str, replicas: int, size: int, topology: TemplateTopology
+    name: str, replicas: int, size: int, topology: TemplateTopology, budget: SubgroupBudget
 ) -> tuple[Subgroup, Callable[[Pod], str]]:
     """The subgroup of a role whose replicas are PodSets; the last one also gets surplus pods."""
     if replicas > MAX_SUBGROUPS:
@@ -82,7 +83,8 @@ def _pod_sets(
             f"role {name} has more than {MAX_SUBGROUPS} replicas of several pods, the maximum"
         )
     sets = tuple(
-        leaf_of_template(f"{name}/{index}", size, size, topology) for index in range(replicas)
+        budget.counted(leaf_of_template(f"{name}/{index}", size, size, topology))
+        for index in range(replicas)
     )
     readers = [
         leaf_reader(f"{name}/{index}", size, topology, POD_INDEX_LABEL) for index in range(replicas)

@@ -47,7 +47,7 @@ from kai_py.grouping.gang_template import (
     template_paths,
 )
 from kai_py.grouping.roles import template_annotations
-from kai_py.grouping.segments import leaf_of_template, leaf_reader
+from kai_py.grouping.segments import SubgroupBudget, leaf_of_template, leaf_reader
 from kai_py.grouping.topology_annotations import TemplateTopology, template_topology
 
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -144,7 +144,7 @@ def _replicated_jobs(
 ) -> tuple[_ReplicatedJob, ...]:
     in_order = found.first_at("spec.startupPolicy.startupPolicyOrder") == "InOrder"
     jobs: list[_ReplicatedJob] = []
-    total_replicas = 0
+    total_replicas, budget = 0, SubgroupBudget()
     listed = entries(found.content, JOBS)
     if len(listed) > MAX_REPLICATED_JOBS:
         raise InvalidWorkloadError(
@@ -165,7 +165,11 @@ def _replicated_jobs(
         level = _exclusive_level(found, each)
         topology, parallelism = _topology(each, location, workload), _parallelism(each, location)
         leaves = tuple(
-            _exclusive(leaf_of_template(f"{name}-{index}", parallelism, required, topology), level)
+            budget.counted(
+                _exclusive(
+                    leaf_of_template(f"{name}-{index}", parallelism, required, topology), level
+                )
+            )
             for index, required in enumerate(min_members)
         )
         min_subgroups = max(replicas - statuses.get(name, _Status()).succeeded, 0)

@@ -12,6 +12,7 @@ Source: batch.volcano.sh/v1alpha1; Volcano's gang plug-in and its admission.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,6 +39,8 @@ TASKS = "spec.tasks"
 MIN_AVAILABLE = "spec.minAvailable"
 QUEUE = "spec.queue"
 TASK_LABEL, INDEX_LABEL = "volcano.sh/task-spec", "volcano.sh/task-index"
+MAX_DEPENDENT_TASKS = 200
+"""Most tasks of a job with ``dependsOn``; each may depend on each."""
 ROLES = RoleRule(each=TASKS, name="name", label=TASK_LABEL, index_label=INDEX_LABEL)
 
 
@@ -60,6 +63,11 @@ def _gang_template(workload: WorkloadOwner) -> GangTemplate:
             f"minMember {min_available} can never be reached: only {total} pods will exist"
         )
     waiting = _waiting(tasks)
+    if waiting and len(tasks) > MAX_DEPENDENT_TASKS:
+        raise InvalidWorkloadError(
+            f"{TASKS} has {len(tasks)} entries, of which some have dependsOn; "
+            f"then the maximum is {MAX_DEPENDENT_TASKS}"
+        )
     roles: tuple[Role, ...] = ()
     by_task = waiting or any("minAvailable" in task for task in tasks)
     if by_task and sum(minimums) <= min_available:
@@ -104,6 +112,7 @@ def _staged(
     """The tree of the tasks that start, and those that follow as pods that are expected."""
     task_of = lowercase_label_reader(TASK_LABEL)
 
+    @cache
     def tree_with(task: str) -> Subgroup:
         exist = _needed_by(task, waiting)
         return replace(
@@ -128,7 +137,7 @@ def _staged(
     return replace(
         template,
         tree=tree_with(""),
-        tree_with=lambda pod: tree_with(task_of(pod)),
+        tree_with=lambda pod: tree_with(task if (task := task_of(pod)) in waiting else ""),
         expected=tuple(expected),
     )
 
