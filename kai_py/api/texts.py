@@ -16,6 +16,16 @@ MAX_NAMED = 5
 """How many names of a list that may be long a message shows."""
 
 
+MAX_MESSAGE = 4096
+"""Characters of a message in a status, which each of thousands of pods may have."""
+
+
+def bounded_message(text: str) -> str:
+    """A message that is short enough for a status, though texts of tenants are part of it."""
+    left_out = len(text) - MAX_MESSAGE
+    return text if left_out <= 0 else f"{text[:MAX_MESSAGE]}… and {left_out} more characters"
+
+
 def count_of(number: float, noun: str) -> str:
     """``1 gang``, ``2,000 gangs``, ``0.5 GPUs``; a noun with an ``s`` in the plural."""
     return f"{number:,.10g} {noun}" if number == 1 else f"{number:,.10g} {noun}s"

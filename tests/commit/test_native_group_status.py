@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
+from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.commit.statuses.group_conditions import (
@@ -14,6 +16,7 @@ from kai_py.commit.statuses.group_conditions import (
     native_group_patch,
     native_group_reports,
 )
+from kai_py.commit.statuses.pod import pending_statuses
 from kai_py.plan.plan import Plan
 from tests.dialects.feeding import Cluster, node
 from tests.dialects.test_native_groups import QUEUE, TRAIN, composite, group, members
@@ -159,3 +162,24 @@ def test_groups_are_told_where_their_kind_is_served_and_unless_that_is_switched_
     writer._writer = writer._groups = writer._composites = SimpleNamespace(update=told.append)
     writer.update(Plan(), [])
     assert bool(told) is (served and (enabled or kind is NativeGroupStatusWriter))
+
+
+def test_the_message_of_a_condition_is_short_whatever_a_tenant_has_written():
+    """It is written to each of the pods, while the annotation is written once."""
+    wide = group("train", 2)
+    wide["metadata"]["annotations"] = {QUEUE_NAME_KEY: "q" * 200_000}
+    cluster = Cluster(node("n"), wide, members("train", 2))
+    snapshot = cluster.snapshot()
+    plan = cluster.planner.decide(snapshot)
+    messages = [each.message for each in pending_statuses(plan)]
+    assert len(messages) == 2
+    assert all("create it, or set" in each and len(each) < 300 for each in messages)
+
+    [unplaced] = plan.unplaced
+    plan = replace(plan, unplaced=(replace(unplaced, message="m" * 200_000),))
+    messages = [each.message for each in pending_statuses(plan)]
+    messages += [
+        each.message for each in native_group_reports(plan, snapshot.gangs.values(), {}).values()
+    ]
+    assert len(messages) == 3
+    assert all(each.endswith("… and 195904 more characters") for each in messages)

@@ -33,6 +33,7 @@ from typing import Any
 from msgspec import Struct
 
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.api.texts import bounded_message
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import preconditions
 from kai_py.commit.eviction import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
@@ -264,7 +265,7 @@ def _reports_of(
             yield key, NativeGroupReport("", "", disrupted)
         else:
             reason = SCHEDULER_ERROR if unplaced.stage in ERROR_STAGES else UNSCHEDULABLE
-            yield key, NativeGroupReport(reason, unplaced.message, disrupted)
+            yield key, NativeGroupReport(reason, bounded_message(unplaced.message), disrupted)
 
 
 def _condition_type(known: Unstructured) -> str:

@@ -30,6 +30,7 @@ from kai_py.api.records.kai import (
     KaiReason,
     KaiSchedulingCondition,
 )
+from kai_py.api.texts import bounded_message
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import preconditions
 from kai_py.commit.statuses.kai_messages import kai_message
@@ -135,7 +136,8 @@ def _unschedulable_reason(
     details = None
     if reason in QUOTA_REASONS and share is not None:
         details = {"queueDetails": _queue_details(share, gang)}
-    return KaiReason(reason=reason, message=kai_message(unplaced), details=details)
+    message = bounded_message(kai_message(unplaced))
+    return KaiReason(reason=reason, message=message, details=details)
 
 
 def _queue_details(share: QueueShare, gang: Gang) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.references import PodRef
+from kai_py.api.texts import bounded_message
 from kai_py.api.times import format_time
 from kai_py.commit.api_access import ApiAccess, FindPod, is_gone
 from kai_py.commit.retry import TRANSIENT
@@ -84,7 +85,7 @@ def pending_statuses(
         PendingPodStatus(
             pod=pod,
             reason=_reason(unplaced, is_silent=pod in suppressed),
-            message=unplaced.message,
+            message=bounded_message(unplaced.message),
             nominated_node=nominated.get(pod.uid, ""),
             lacks_devices=unplaced.stage is Stage.DEVICES,
             incomplete=unplaced.stage in INCOMPLETE_STAGES,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct, structs
 
+from kai_py.api.numbers import shortened
 from kai_py.api.references import PodRef
 from kai_py.api.texts import first_of
 from kai_py.grouping.gang import Subgroup, is_satisfied, least_complete_first
@@ -57,6 +58,10 @@ def precondition(gang: Gang, refuses: QueueRefuses) -> Unschedulable | None:
     return _members_missing(gang) or _claims_missing(gang)
 
 
+MAX_NAME = 253
+"""Characters of the name of an object; a label or annotation may have more."""
+
+
 def queue_refuses(
     name: str, namespace: str, queues: QueueTable, namespaces: NamespaceLabels
 ) -> Unschedulable | None:
@@ -65,7 +70,8 @@ def queue_refuses(
     if queue is None:
         remedy = "set scheduling.kai.io/queue-name to an existing queue"
         if name:
-            message = f'queue "{name}" does not exist; create it, or {remedy}.'
+            written = name if len(name) <= MAX_NAME else shortened(name)
+            message = f'queue "{written}" does not exist; create it, or {remedy}.'
         else:
             message = f"no queue is named; {remedy}."
         return Unschedulable(Stage.QUEUE_NOT_FOUND, message)
