@@ -8,6 +8,7 @@ objects. Nothing that an object says is changed.
   is ready, has the label with its name, and what it has is allocatable unless it says less.
 - Host ports of pods on the host's network, requests where a pod has only limits, and what new pods
   get from PriorityClasses, RuntimeClasses and LimitRanges.
+- The Job of a CronJob that has none.
 - Pods of Jobs, Deployments, ReplicaSets and StatefulSets that have neither a uid nor pods, as the
   controllers of the embedded cluster make them, as many as a HorizontalPodAutoscaler allows.
 - The status of PodDisruptionBudgets, and the priority of PodGroups of Kubernetes.
@@ -39,6 +40,7 @@ from kai_py.simulate.files.admission import (
     refused_objects,
 )
 from kai_py.simulate.files.controllers import bind_claims, complete_budgets
+from kai_py.simulate.files.created_workloads import add_jobs_of_cron_jobs
 from kai_py.simulate.files.manifest_pods import WORKLOADS, bound_replicas, pods_of_manifests
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.files.objects import Document
@@ -67,6 +69,8 @@ def complete_objects(
     """
     rejected: list[RejectedObject] = []
     found = _by_key(documents, rejected)
+    add_jobs_of_cron_jobs(found)
+    found = dict(sorted(found.items()))
     refused = {each.object: each for each in refused_objects(found)}
     rejected += refused.values()
     found = {key: each for key, each in found.items() if str(key) not in refused}

@@ -26,6 +26,7 @@ from kai_py.grouping.workload_gang import describe_start, first_template
 from kai_py.plan.placement.next_pods import queue_refuses
 from kai_py.planner import Planner
 from kai_py.simulate.files.complete_objects import owner_keys, owner_uids, was_never_applied
+from kai_py.simulate.files.created_workloads import created_workload
 from kai_py.simulate.files.object_files import ObjectKey, RejectedObject, key_of
 from kai_py.simulate.files.objects import Document
 from kai_py.simulate.files.written_objects import with_spec
@@ -146,7 +147,9 @@ def workloads_without_pods(
     if workloads:
         queues = build_queue_table(snapshot.queues, ())[0]
         for key, document in workloads:
-            missing = _what_is_missing(key, document, planner, queues, snapshot.namespaces)
+            created = created_workload(key, document)
+            described = document if created is None or _is_suspended(document) else created
+            missing = _what_is_missing(key, described, planner, queues, snapshot.namespaces)
             if missing.startswith(NO_CONTROLLER) and _names_another(document, scheduler_names):
                 missing = f"{missing}; only pods with schedulerName {scheduler_names[0]} count"
             yield RejectedObject(str(key), missing)
@@ -154,6 +157,8 @@ def workloads_without_pods(
 
 def _is_workload(key: ObjectKey, document: Document, planner: Planner) -> bool:
     kind = GroupKind(key.group, key.kind)
+    if created_workload(key, document) is not None:
+        return True
     if kind in NO_PODS or any(0 in values_at(document, path) for path in SIZES):
         return False
     return planner.is_grouped(kind) or value_at(document, CONTAINERS) is not None
@@ -166,13 +171,13 @@ def _what_is_missing(
     queues: QueueTable,
     namespaces: NamespaceLabels,
 ) -> str:
-    if any(True in values_at(document, path) for path in SUSPENSIONS):
+    if _is_suspended(document):
         return "it is suspended, so that it has no pods"
-    kind = GroupKind(key.group, key.kind)
+    kind = GroupKind(document["apiVersion"].rpartition("/")[0], document["kind"])
     try:
         gang = planner.gang_of_workload(
             document["apiVersion"],
-            key.kind,
+            kind.kind,
             _decoded(kind, document, planner),
             first_template(document.get("spec")),
         )
@@ -186,6 +191,10 @@ def _what_is_missing(
     # Its pods may name a queue where the workload names none.
     refused = gang.queue and queue_refuses(gang.queue, key.namespace, queues, namespaces)
     return f"{described}, but {refused.message.rstrip('.')}" if refused else described
+
+
+def _is_suspended(document: Document) -> bool:
+    return any(True in values_at(document, path) for path in SUSPENSIONS)
 
 
 def _names_another(document: Document, scheduler_names: Sequence[str]) -> bool:
