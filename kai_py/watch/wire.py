@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from kai_py.api.records.unstructured import MAX_NESTING
 from kai_py.watch.errors import Malformed
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -109,8 +110,6 @@ def decode_envelope(body: bytes | msgspec.Raw) -> Envelope:
     return decode_nested(_decode_envelope, body)
 
 
-MAX_NESTING = 200
-"""Levels of JSON that are read; Kubernetes accepts 10,000, where a schema allows any value."""
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 

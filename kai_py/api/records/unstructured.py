@@ -4,6 +4,8 @@ Fields are addressed by dotted paths; ``*`` stands for every item of a list or v
 ``spec.workerGroupSpecs.*.minReplicas``. Everything that no path names is dropped on decoding:
 unused pod templates would cost more memory than all the rest.
 
+Nothing deeper than ``MAX_NESTING`` levels is kept: comparing and printing it would fail.
+
 ``same_owner`` compares two versions of an owner by what is read of them, because status and
 bookkeeping change far more often.
 """
@@ -18,6 +20,8 @@ from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.records.job import Job
 from kai_py.api.records.record import Record, record_decoder
 
+MAX_NESTING = 200
+"""Levels of JSON that are read; Kubernetes accepts 10,000, where a schema allows any value."""
 EACH = "*"
 Trie = dict[str, "Trie"]
 """Fields to keep by name; an empty trie keeps everything below."""
@@ -111,6 +115,31 @@ def mappings_in(value: object) -> Iterator[dict[str, Any]]:
             left += each
 
 
+def without_depths(value: Any) -> Any:
+    """``value`` with null in place of what is nested more than ``MAX_NESTING`` deep."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_NESTING + 1):
+        if not level:
+            return value
+        level = [below for each in level for below in _nested_in(each)]
+    return _cut(value, MAX_NESTING)
+
+
+def _nested_in(value: dict[str, Any] | list[Any]) -> Iterator[Any]:
+    values = value.values() if isinstance(value, dict) else value
+    return (each for each in values if isinstance(each, dict | list))
+
+
+def _cut(value: Any, levels: int) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if not levels:
+        return None
+    if isinstance(value, list):
+        return [_cut(each, levels - 1) for each in value]
+    return {key: _cut(each, levels - 1) for key, each in value.items()}
+
+
 def _trie(paths: Iterable[str]) -> Trie:
     root: Trie = {}
     whole: list[Trie] = []
@@ -149,7 +178,7 @@ def _union(one: Trie, other: Trie) -> Trie:
 
 def _wanted_fields(value: Any, wanted: Trie) -> Any:
     if not wanted:
-        return value
+        return without_depths(value)
     if isinstance(value, list):
         below = wanted.get(EACH)
         return [] if below is None else [_wanted_fields(each, below) for each in value]

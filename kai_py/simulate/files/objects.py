@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 
 from kai_py.api.records.core import OwnerReference
-from kai_py.api.records.unstructured import value_at
+from kai_py.api.records.unstructured import value_at, without_depths
 from kai_py.embedded.documents import owners_of
 from kai_py.grouping.owner_chain import GroupKind, kind_of
 from kai_py.watch.client import Client
@@ -23,7 +23,7 @@ from kai_py.watch.discovery import ServedApis, discover, find_kind
 from kai_py.watch.errors import Forbidden, NotFound, Unreachable
 from kai_py.watch.kinds import WATCHED
 from kai_py.watch.resource import Kind, Resource
-from kai_py.watch.wire import MAX_NESTING, decode_nested, flattened
+from kai_py.watch.wire import decode_nested
 
 Document: TypeAlias = dict[str, Any]
 
@@ -136,27 +136,9 @@ async def _read(client: Client, resource: Resource[Any]) -> list[Document]:
     items = decode_nested(_decode_items, body).items
     names = {"apiVersion": resource.api_version, "kind": resource.kind.name}
     documents = [{**names, **_without_history(item)} for item in items]
-    # Pods and nodes, of which there are most, have a schema.
-    return list(map(_as_deep_as_read, documents)) if resource.kind.group else documents
-
-
-def _as_deep_as_read(document: Document) -> Document:
-    """The document without what is nested deeper than the scheduler reads it.
-
-    Copies of it, and other processes, would fail on that.
-    """
-    level: list[Any] = [document]
-    for _ in range(MAX_NESTING):
-        level = [
-            below
-            for each in level
-            for below in (each.values() if isinstance(each, dict) else each)
-            if isinstance(below, dict | list)
-        ]
-        if not level:
-            return document
-    shallow: Document = msgspec.json.decode(flattened(msgspec.json.encode(document)))
-    return shallow
+    # Copies, and other processes, would fail on what is nested deeply. Pods and nodes, of which
+    # there are most, have a schema.
+    return list(map(without_depths, documents)) if resource.kind.group else documents
 
 
 def _without_history(document: Document) -> Document:
