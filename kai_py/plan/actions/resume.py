@@ -219,7 +219,7 @@ def reserve_expected(state: CycleState) -> None:
             _place_existing(state, gang)
             unplaced = [m for m in gang.pending if m.pod.uid not in state.statement.placed]
             rest = [*gang.placeholders, *(placeholder_for(member) for member in unplaced)]
-            if rest:
+            if rest and _may_be_held(state, gang, rest):
                 try_placing(state, gang, rest)
 
 
@@ -236,6 +236,13 @@ def _place_existing(state: CycleState, gang: Gang) -> None:
     exceeded = check_quota(state.quota, gang, request.members, state.request_cost(gang))
     if exceeded is None and try_placing(state, gang, request.members):
         state.mark_placed(gang)
+
+
+def _may_be_held(state: CycleState, gang: Gang, members: Sequence[Member]) -> bool:
+    """Whether the queue may have what is held; workloads can be changed after they have started."""
+    if state.quota.queue_of(gang) is None or not gang.charged:
+        return False
+    return check_quota(state.quota, gang, members, state.quota.cost_of(members)) is None
 
 
 def _is_held(gang: Gang, reservation_seconds: float, now: float) -> bool:

@@ -83,6 +83,27 @@ def test_the_domain_of_an_exclusive_group_is_held_until_its_workers_come():
     assert not joined.holds
 
 
+@pytest.mark.parametrize(
+    ("size", "queue", "rival"),
+    [
+        (3, "team", {}),
+        (4, "team", {"rival": "b1"}),
+        (7, "team", {"rival": "b1"}),
+        (3, "none", {"rival": "b1"}),
+    ],
+)
+def test_no_more_is_held_than_the_queue_may_have_whatever_the_workload_becomes(size, queue, rival):
+    """Otherwise a tenant whose leader runs would keep all nodes from others by an edit."""
+    limited = {**QUEUE, "spec": {"deservedGPUs": 6, "maxGPUs": 6}}
+    other = {**QUEUE, "metadata": {"name": "other"}}
+    cluster = with_owners(Cluster(limited, other, racks(b1=16)), serve(size))
+    outsider = pod("rival", 12, annotations={"scheduling.kai.io/queue-name": "other"})
+    leader = of_group(serve(size), 0)
+    leader["metadata"]["annotations"] = {"scheduling.kai.io/queue-name": queue}
+    cluster.add([bound(leader, "b1"), outsider])
+    assert placed(cluster.plan()) == rival
+
+
 def job_set(*jobs, annotations=(), status=None, **spec):
     spec = {"replicatedJobs": list(jobs), **spec}
     return owner("jobset.x-k8s.io/v1alpha2", "JobSet", spec, annotations, status)
