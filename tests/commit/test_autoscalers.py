@@ -217,3 +217,12 @@ def test_a_gang_that_waits_for_its_queue_does_not_call(scale_ups):
     for number in range(1, 6):
         now = 1000.0 * number
         assert stage_after(scale_ups, waits(Stage.QUEUE_MAX), number, now) is Stage.QUEUE_MAX
+
+
+@pytest.mark.parametrize(
+    ("names", "wakes_up"), [("ab", False), ("a", False), ("ac", True), ("abc", True)]
+)
+def test_only_a_node_that_is_new_begins_a_scale_up(scale_ups, wakes, names, wakes_up):
+    scale_ups.suppress_ineffective(waits(), "ab", 0.0)
+    scale_ups.suppress_ineffective(waits(), names, 1.0)
+    assert wakes == ([SETTLED] if wakes_up else [])

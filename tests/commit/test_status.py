@@ -284,3 +284,12 @@ async def test_the_newest_sentence_arrives_last_though_lanes_write_side_by_side(
     second_lane.cancel()
     assert scheduled(cluster, "worker-0").reason == "Unschedulable"
     assert writes(cluster) == 2
+
+
+async def test_only_pods_that_still_wait_are_written_to(cluster):
+    first, second = cluster.add_pod("worker-0"), cluster.add_pod("worker-1")
+    async with writing(cluster, lambda ref: cluster.pod(ref.name)) as writer:
+        writer.update(pending_statuses(waits(Stage.RESOURCES, "no capacity.", first, second)), 0.0)
+        writer.update(pending_statuses(waits(Stage.RESOURCES, "no capacity.", second)), 1.0)
+        await writer.drain(5.0)
+    assert [bool(scheduled(cluster, f"worker-{n}")) for n in range(2)] == [False, True]

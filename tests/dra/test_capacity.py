@@ -196,3 +196,12 @@ def test_a_range_is_read_as_it_is_written(fields, bounds):
 def test_amounts_are_written_like_what_they_are_taken_from(requested, fields, text):
     published = published_capacity("1953125Ki", **fields)
     assert format_amount(published, requested, 2 * 10**9 * NANO) == text
+
+
+@pytest.mark.parametrize(
+    ("requested", "amount"), [(None, 3), (1, 2), (2, 2), (3, 4), (4, 4), (5, None)]
+)
+def test_of_amounts_beside_the_valid_values_only_the_default_is_allowed(requested, amount):
+    found = capacity(8, default=3, valid=(2, 4))
+    expected = None if amount is None else amount * NANO
+    assert taken(found, None if requested is None else requested * NANO) == expected

@@ -1,7 +1,9 @@
 """What is learned from pods that end by themselves, and what is expected of those that run."""
 
 import math
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,3 +124,15 @@ def test_what_serves_requests_tells_nothing_and_has_no_expected_end():
     assert not history
     ran = replace(running("serve"), owner=serving)
     assert math.isinf(expected_end(observed(600, 600, 600), ran, now=10))
+
+
+@pytest.mark.parametrize(
+    ("states", "runtime"), [("rr", 100.0), ("ww", 700.0), ("rw", 700.0), ("", 0.0)]
+)
+def test_pods_to_start_say_how_long_a_gang_runs_and_those_that_run_if_none_is_left(states, runtime):
+    made = gang("g", nodes=states.replace("r", "a").replace("w", "-"))
+    members = tuple(replace(each, charge={"gpu": n + 1.0}) for n, each in enumerate(made.members))
+    known = {"a": 100.0, "": 700.0}
+    history = SimpleNamespace(expected_runtime=lambda _gang, member: known[member.node])
+    ends = ExpectedEnds(history, START)
+    assert ends.runtime_of(replace(made, members=members)) == runtime

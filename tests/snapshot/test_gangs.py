@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_py.grouping.gang import FailureLimit
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.charges import QueueSums
@@ -114,3 +115,29 @@ def test_sums_are_sums(charges):
             # ``sum`` corrects the errors of rounding from Python 3.12 on.
             charged = (each.get(resource, 0.0) for q, each in charges if q == queue)
             assert amount == reduce(add, charged, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "ended", "outlives"),
+    [
+        ([(), ()], 0, True),
+        ([(2,), (2,)], 0, True),
+        ([(2, 1), (2,)], 0, False),
+        ([(1,), (2,)], 0, False),
+        ([(2,), (1,)], 0, False),
+        ([(1,), ()], 0, False),
+        ([(2,), (2,)], 1, False),
+        ([(3,), (3,)], 1, True),
+    ],
+)
+def test_a_gang_outlives_all_pods_if_each_limit_allows_as_many_more(remaining, ended, outlives):
+    made = gang("g", pods=2)
+    limits = [
+        tuple(FailureLimit("k", made.owner, n, "backoffLimit") for n in own) for own in remaining
+    ]
+    members = [
+        replace(each, failure_limits=own) for each, own in zip(made.members, limits, strict=True)
+    ]
+    uncounted = (("k", frozenset({"ended"})),) if ended else ()
+    made = replace(made, members=tuple(members), uncounted_failures=uncounted)
+    assert made.outlives_all_pods is outlives

@@ -106,8 +106,6 @@ def nodes_within_quota(state: CycleState, gang: Gang, request: PlacementRequest)
 
 def check_reserved_quota(state: CycleState, gang: Gang, cost: Floats) -> Unschedulable | None:
     """The reason if the remaining quota is reserved for a gang that waited longer, else None."""
-    if not state.placer.reservations.active:
-        return None
     ahead = state.placer.reservations.ahead_of(gang)
     if ahead is None:
         return None

@@ -198,7 +198,7 @@ def _fallbacks(
     found = _Fallbacks()
     used: dict[str, float] = {}
     for gang in only:
-        outside = [m for m in gang.bound if m.node and m.node not in spot]
+        outside = [m for m in gang.bound if m.node not in spot]
         if outside:
             found.gangs.add(gang.key)
             budget = queues.get(gang.queue, _QueueSpot()).budget

@@ -114,3 +114,18 @@ def test_a_gang_that_can_never_start_does_not_put_its_queue_behind_others(never)
     after = replayed(before, plan).plan()
     assert (after.evictions, after.placements) == ((), ())
     assert "default/Gang/never" in [each.gang for each in after.unplaced]
+
+
+@pytest.mark.parametrize(("queues", "first"), [("aab", "w1"), ("aa", "w0")])
+def test_gangs_pass_only_where_their_queue_would_come_after_another(queues, first):
+    waiting = [
+        gang(f"w{i}", gpus=8 - 7 * (i > 0), pods=1, queue=queue, created=i)
+        for i, queue in enumerate(queues)
+    ]
+    other = gang("other", gpus=6, pods=1, queue="b", node="n0")
+    state = opened(world({"n0": 12}, *waiting, other, queues=QUEUES))
+    found = GangQueue(state, waiting)
+    found.update_all()
+    found.update(state.quota.queues.positions["b"])
+    order = [found.pop().key for _ in queues]
+    assert next(key for key in order if "w2" not in key) == f"default/Gang/{first}"

@@ -212,3 +212,13 @@ def test_the_labels_are_configured():
     )._settings
     assert settings.spot.labels == (("tier", ("cheap",)),)
     assert settings.spot.price_ratio == 0.5
+
+
+def test_pods_on_spot_nodes_do_not_let_the_others_of_their_gang_use_other_nodes():
+    marks = {SPOT: "only", "scheduling.kai.io/min-available": "1"}
+    owner = job("a", 2, "q", **marks)
+    first = pod("a-0", 8, owner=owner, node="spot-0")
+    second = pod("a-1", 8, owner=owner)
+    assert placed(world([owner, first, second]).plan()) == {}
+    fallen_back = pod("a-0", 8, owner=owner, node="fixed-0")
+    assert placed(world([owner, fallen_back, second], spot=0, fixed=2).plan()) == {"a-1": "fixed-1"}

@@ -207,3 +207,14 @@ def test_pods_with_lower_priority_give_way_in_one_clique():
     plan = world(*low, *domain("train", 3, "d1", priority=100, gpus=4)).plan()
     assert {each.node for each in plan.nominations} == B
     assert len(plan.evictions) == 3
+
+
+def test_a_domain_that_a_clique_holds_without_the_rest_of_its_gang_says_what_that_lacks():
+    busy = [pod(f"busy-{i}", 4, queue="team", node=f"n{i}") for i in (0, 1)]
+    owner, *workers = domain("train", 3, "d1", gpus=4)
+    owner = replace(owner, spec=replace(owner.spec, parallelism=4, completions=4))
+    launcher = pod("launcher", 1, owner=owner)
+    actions = (Action.ALLOCATE,)
+    [waiting] = world(*busy, owner, *workers, launcher, actions=actions).plan().unplaced
+    assert "b has capacity for all of them, but not with the rest of their gang" in waiting.message
+    assert waiting.message.count("Insufficient nvidia.com/gpu") == 1

@@ -141,3 +141,17 @@ def test_an_aligned_pod_leaves_a_node_without_zones():
     found = world(report("n0", 4, 4), *full, nodes=2).plan()
     assert evicted(found) == ["low"]
     assert not found.set_aside
+
+
+def test_a_pod_may_need_as_many_zones_as_its_node_has():
+    """Whatever the number of zones of other nodes."""
+    reports = (
+        report("n0", 4, 4, policy="restricted"),
+        report("n1", 3, 3, 3, policy="restricted", cpus=3),
+    )
+    assert placed(world(*reports, whole("wide", 9), nodes=2).plan()) == {"wide": "n1"}
+
+
+def test_a_report_of_a_node_that_is_not_there_says_nothing():
+    found = world(report("gone", 1, 1), report("n0", 4, 4), whole("small", 3)).plan()
+    assert placed(found) == {"small": "n0"}
