@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from kai_py.api.gpu_reservation import GpuGroup, reserved_group
 from kai_py.api.gpu_share import (
-    GPU_GROUP,
-    GPU_GROUP_PREFIX,
     SHARE_KEYS,
     GpuShare,
     has_claimed_share,
@@ -219,9 +217,7 @@ def shared_groups(pod: Pod) -> Iterator[GpuGroup]:
     meta, node = pod.metadata, pod.spec.node_name
     if reserved_group(pod) is not None or has_claimed_share(pod):
         return
-    if any(key == GPU_GROUP or key.startswith(GPU_GROUP_PREFIX) for key in meta.labels) and any(
-        key in meta.annotations for key in (*SHARE_KEYS, ADMITTED_KEY)
-    ):
+    if any(key in meta.annotations for key in (*SHARE_KEYS, ADMITTED_KEY)):
         yield from (GpuGroup(node, gpu.group) for gpu in shared_gpus(pod))
     if GPUS_FIELD in meta.annotations.get(ADMITTED_KEY, ""):
         record = read_terms(meta.annotations)

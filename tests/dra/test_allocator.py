@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import kai_py.dra.search
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.node import Node
+from kai_py.dra import cluster_allocator
 from kai_py.dra.allocator import Allocation, BudgetExceeded, Infeasible, allocate
 from kai_py.dra.features import AllocationStrategy
 from kai_py.dra.identity import AllocationError
@@ -112,3 +115,12 @@ def test_shares_that_do_not_fit_together_are_found_out_by_counting(asks):
     assert isinstance(answer, Infeasible)
     fewer = allocate(claims[:-1], NODE, inventory, state, CLASSES, budget=10_000)
     assert isinstance(fewer, Allocation)
+
+
+@pytest.mark.parametrize(("own", "left", "spent"), [(5, 3, 3), (3, 5, 3), (5, 0, 0)])
+def test_no_search_spends_more_than_what_is_left_of_the_cycle(monkeypatch, own, left, spent):
+    monkeypatch.setattr(cluster_allocator, "allocate", lambda *_each, budget, **_other: budget)
+    spending = SimpleNamespace(steps=SimpleNamespace(left=left), selectors=None)
+    known = SimpleNamespace(budget=own, spending=spending, inventory=None, classes={})
+    found = cluster_allocator.ClusterAllocator.allocate_uncached(known, (), None, None)
+    assert found == spent

@@ -4,6 +4,8 @@ from itertools import permutations
 
 import pytest
 
+from kai_py.api.gpu_share import GPU_GROUP, GPU_GROUP_PREFIX, GpuShare
+from kai_py.api.records.core import ObjectMeta, Pod, PodSpec
 from kai_py.grouping.admitted import (
     ADMITTED_KEY,
     MAX_RECORD,
@@ -13,6 +15,7 @@ from kai_py.grouping.admitted import (
     lowest_minimums,
     minimums_of,
     read_terms,
+    shared_groups,
     shortest_runtime,
     with_minimums,
 )
@@ -99,3 +102,28 @@ def test_the_first_start_and_the_shortest_runtime_that_are_known_count():
     starts = [Terms("q", started=each) for each in (None, -1.0, 0.0, 7.0, 5.0)]
     assert first_start(starts) == 5.0
     assert first_start(starts[:3]) == 0.0
+
+
+SHARES, ADMITTED = {"gpu-fraction": "0.5"}, {ADMITTED_KEY: Terms("q").text()}
+RECORDED = {ADMITTED_KEY: Terms("q", gpus={"r": 0}, share=GpuShare(fraction=0.5)).text()}
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "shared"),
+    [
+        ({GPU_GROUP: "g"}, SHARES, ["g"]),
+        ({f"{GPU_GROUP_PREFIX}h": "h", "other": "o"}, SHARES, ["h"]),
+        ({GPU_GROUP: "g"}, ADMITTED, ["g"]),
+        ({GPU_GROUP: "g"}, {}, []),
+        ({}, SHARES, []),
+        ({}, RECORDED, ["r"]),
+        ({GPU_GROUP: "g"}, RECORDED, ["g", "r"]),
+        ({}, {ADMITTED_KEY: Terms("q", gpus={"r": 0}).text()}, []),
+    ],
+)
+def test_a_pod_shares_the_gpus_of_its_labels_if_it_asks_for_a_part_and_those_of_its_record(
+    labels, annotations, shared
+):
+    meta = ObjectMeta(name="p", uid="p", labels=labels, annotations=annotations)
+    found = shared_groups(Pod(metadata=meta, spec=PodSpec(node_name="n")))
+    assert [(each.node, each.group) for each in found] == [("n", group) for group in shared]

@@ -96,3 +96,12 @@ def test_queues_that_may_be_asked_stay_the_same():
         for n in (1, 2, 3)
     ]
     assert verdicts == [True, True, False]
+
+
+@pytest.mark.parametrize(("cpu", "may"), [(0, True), (1, False)])
+def test_what_no_gang_of_the_batch_requests_may_be_above_the_share(cpu, may):
+    specs = [queue("v", 0), queue("x1", 9)]
+    standing = stand(specs, {"v": (0, 6), "x1": (5, 0)}, {"v": (INF, 0), "x1": (4, 9)})
+    reclaimer, at = asks(standing, "x1", cpu=cpu), standing.queues.positions["v"]
+    victims = as_victims([(at, (0, 1))] * 2)
+    assert may_reclaim_batch(standing, reclaimer, 2, victims, NATIVE) is may

@@ -33,10 +33,11 @@ def return_to_spot(state: CycleState) -> None:
     """Move the gangs for which it pays most per pod first, as far as spot nodes are idle."""
     uses, gangs = state.spot.uses, state.snapshot.gangs
     wanted = [gangs[key] for key, use in uses.items() if use is not SpotUse.NEVER]
-    if not any(gang.bound for gang in wanted):
+    running = [gang for gang in wanted if gang.bound]
+    if not running:
         return
     spot = spot_nodes(state.spot.rules.labels, state.snapshot.nodes)
-    found = [(gain, gang) for gang in wanted if (gain := _gain(state, gang, spot)) > 0]
+    found = [(gain, gang) for gang in running if (gain := _gain(state, gang, spot)) > 0]
     found.sort(key=lambda each: (-each[0], each[1].key))
     for gang in state.turns.eligible(gang for _, gang in found[:MAX_TRIED]):
         with state.turns.of(gang):

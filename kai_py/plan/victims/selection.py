@@ -98,8 +98,7 @@ class VictimSelection:
                 self._let_stay(unit)
                 continue
             found.append(unit)
-            if missing > 0:
-                missing -= self._capacity_count.max_gained(unit.members)
+            missing -= self._capacity_count.max_gained(unit.members)
             if missing <= 0 and len(found) >= least:
                 break
         self._read_ahead = list(read)

@@ -1,5 +1,7 @@
 """Free capacity that a gang needs together with victims goes to no gang after it."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from kai_py.plan.actions import allocate_without_bypass
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
+from tests.plan.actions.test_passing_gangs import opened
 from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
@@ -212,3 +215,18 @@ def test_whoever_is_alone_in_line_gets_what_it_would_get_first(before):
         return (promised | set(placed(plan))) & {member.pod.name for member in first.members}
 
     assert served(before.plan()) == served(alone.plan())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_gangs_that_wait_are_found_again_once_placements_are_undone(waits):
+    state, started_over = opened(contested(gang("low", pods=1, gpus=4, created=6))), []
+    turnover = SimpleNamespace(
+        try_wait=lambda _gang: False, start_over=lambda: started_over.append(state.statement.placed)
+    )
+    gangs = [state.snapshot.gangs[key] for key in state.snapshot.pending]
+    no_victims = [lambda _state, _gangs, _pool: None]
+    allocate_without_bypass.allocate_without_bypass(
+        state, gangs, turnover if waits else None, no_victims
+    )
+    assert len(started_over) == waits
+    assert [each.member.pod.name for each in state.statement.placed.values()] == ["low-0"]

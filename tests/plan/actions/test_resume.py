@@ -1,6 +1,11 @@
 """A gang that would be evicted as soon as it runs does not start ahead of its preemptor."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+from kai_py.plan.actions import resume
 from kai_py.plan.plan import Action, Plan
+from tests.support import worlds
 from tests.support.scenario import (
     START,
     Cluster,
@@ -147,3 +152,27 @@ def test_a_nominated_gang_yields_to_one_that_may_reclaim_from_no_queue() -> None
     plan = with_middle_nominated(node("m"), of_b, high()).plan(20)
     assert set(nominated(plan)) == HIGH
     assert not evicted(plan)
+
+
+def test_only_gangs_of_one_queue_go_before_nominated_ones_that_yield_to_them(monkeypatch) -> None:
+    made = {
+        "first": worlds.gang("first", pods=1, queue="a", priority=20),
+        "other": worlds.gang("other", pods=1, queue="b", priority=20),
+        "fits": worlds.gang("fits", pods=1, queue="a", priority=30),
+        "yields": worlds.gang("yields", pods=1, queue="a", priority=10),
+        "equal": worlds.gang("equal", pods=1, queue="a", priority=20),
+        "fixed": worlds.gang("fixed", pods=1, queue="a", priority=10, preemptible=False),
+        "elsewhere": worlds.gang("elsewhere", pods=1, queue="b", priority=10),
+    }
+    monkeypatch.setattr(resume, "_place", lambda _state, gang: gang is made["fits"])
+    state = SimpleNamespace(statement=SimpleNamespace(trial=nullcontext))
+    nominated = [made[name] for name in ("yields", "equal", "fixed", "elsewhere")]
+
+    def order(*ahead):
+        gangs = resume._with_those_ahead(state, nominated, [made[name] for name in ahead])
+        return [each.key.rpartition("/")[2] for each in gangs]
+
+    unchanged = ["yields", "equal", "fixed", "elsewhere"]
+    assert order("fits") == unchanged
+    assert order("first", "other") == ["equal", "fixed", "elsewhere", "first", "yields"]
+    assert order("other", "first") == ["yields", "equal", "fixed", "other", "elsewhere"]

@@ -1,7 +1,8 @@
 """A name that nothing in the cluster has is said to be the cause, with the nearest that exists."""
 
+from types import SimpleNamespace
+
 import pytest
-from msgspec.structs import replace
 
 from kai_py.api.problems import MAX_CANDIDATES, closest_match
 from kai_py.api.records.core import (
@@ -14,11 +15,15 @@ from kai_py.api.records.core import (
     SelectorRequirement,
 )
 from kai_py.api.records.node import Taint
-from kai_py.api.records.resource import ResourceClaimTemplate
+from kai_py.api.records.resource import ResourceClaimSpec, ResourceClaimTemplate
+from kai_py.dra.published_names import ATTRIBUTES, CAPACITY
 from kai_py.grouping.topology_annotations import REQUIRED_LEVEL_KEY
 from kai_py.plan.explain import unresolved_names
 from kai_py.plan.explain.unresolved_names import MAX_EXPLAINED
+from kai_py.snapshot.shape import ClaimUse
+from tests.support.records import from_json, replace
 from tests.support.scenario import cluster, job_with_pods, node, pod, queue
+from tests.support.worlds import gang
 
 H100 = {"gpu": "h100", "rack": "r0", "beta.kubernetes.io/os": "linux"}
 
@@ -194,3 +199,31 @@ def test_of_tolerations_the_one_that_admits_most_nodes_is_named():
     ]
     text = message(*nodes, pod("p", queue="team-a", node_selector={"pool": "x"}))
     assert text.endswith(" A toleration of taint spot=true:NoSchedule would admit 2 nodes.")
+
+
+def test_values_that_no_device_publishes_are_looked_for_by_every_name_in_claims():
+    """But for those that the claim derives itself."""
+    request = {
+        "name": "r",
+        "exactly": {
+            "deviceClassName": "any",
+            "derivedAttributes": [{"name": "d/derived"}],
+            "capacity": {"requests": {"memory": "1Gi"}},
+        },
+    }
+    constraints = [
+        {"matchAttribute": "d/derived"},
+        {"distinctAttribute": "d/distinct"},
+        {"matchAttribute": "d/match"},
+    ]
+    devices = {"requests": [request], "constraints": constraints}
+    shape = replace(
+        gang("g", pods=1).members[0].shape,
+        claims=(ClaimUse("c", from_json(ResourceClaimSpec, {"devices": devices})),),
+    )
+    pending = [SimpleNamespace(shape=shape)] * 2
+    assert [*unresolved_names._named_values(SimpleNamespace(pending=pending))] == [
+        (ATTRIBUTES, "d/distinct"),
+        (ATTRIBUTES, "d/match"),
+        (CAPACITY, "memory"),
+    ]

@@ -1,5 +1,8 @@
 """Elastic pods leave before minMember sets, and subgroups leave whole."""
 
+import pytest
+
+from kai_py.plan.victims.units import VictimUnit, keeping_protected
 from kai_py.policy.fairness_rules import NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.records import replace
@@ -130,3 +133,29 @@ def test_a_gang_with_optional_subgroups_can_take_capacity():
     ).plan()
     assert evicted(plan) == ["low-0", "low-1"]
     assert nominated(plan) == {"urgent-0": "a"}
+
+
+LEAVES = gang("leaves", nodes="nnnn", leaves="aabb", tree=subgroup("", needs=2))
+
+
+def unit(pods, below=()):
+    return VictimUnit(LEAVES, tuple(LEAVES.members[n] for n in pods), below)
+
+
+@pytest.mark.parametrize(
+    ("units", "evicted_before", "is_partial"),
+    [
+        ([unit([0])], (), False),
+        ([unit([1]), unit([0], ("a",))], (), False),
+        ([unit([0], ("a",))], (), True),
+        ([unit([0], ("a",))], (1,), False),
+        ([unit([0], ("a",))], (2, 3), True),
+        ([unit([0, 1], ("a",))], (), False),
+        ([unit([2, 3], ("b",)), unit([0], ("a",))], (), True),
+        ([unit([0, 1, 2, 3], ("a", "b"))], (), False),
+    ],
+)
+def test_pods_that_stay_keep_the_minimum_of_their_leaf(units, evicted_before, is_partial):
+    evicted_before = [LEAVES.members[n].pod.uid for n in evicted_before]
+    *_, last = keeping_protected(units, evicted_before)
+    assert last.is_partial is is_partial
