@@ -241,6 +241,8 @@ def test_the_cheapest_units_are_those_for_the_pods_that_do_not_fit_yet():
     steps = [ReplicaStep(1, ["dear"], (2.0, 1, 1)), ReplicaStep(1, ["cheap"], (1.0, 1, 1))]
     replicas = SimpleNamespace(rows=[0, 1], initial=1, of=lambda row: [steps[row]])
     assert by_total_cost(request, replicas, SimpleNamespace()) == ["cheap"]
+    steps[0] = ReplicaStep(1, ["as cheap, on the first node"], (1.0, 1, 1))
+    assert by_total_cost(request, replicas, SimpleNamespace()) == ["as cheap, on the first node"]
 
 
 @pytest.mark.parametrize(("silent", "behind"), [((), ()), (("pods",), ()), ((), ("pods",))])

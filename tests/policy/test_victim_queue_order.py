@@ -1,6 +1,7 @@
 """Which queue is the next to lose pods to a reclaimer, against sorting again for each of them."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from kai_py.policy.queue_order import CLUSTER, order_keys
 from kai_py.policy.victim_queue_order import VictimQueueOrder
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.policy.test_queue_order import scenes, stand
+from tests.policy.test_reclaim_rules import queue
+from tests.policy.test_reclaim_rules import stand as queue_usage
 
 REQUESTS = st.sampled_from([(0, 0), (0, 1), (1, 0), (1, 1)])
 STEPS = st.lists(
@@ -75,3 +78,19 @@ def test_queues_lose_pods_in_turn_until_they_are_equally_saturated():
         lost += usage.queues.names[leaf]
         order.release(leaf, np.array([0.0, 1.0]))
     assert lost == "aaababab", "a tie goes to the queue that had more at first"
+
+
+@pytest.mark.parametrize("rules", [NATIVE, KAI])
+@pytest.mark.parametrize("fair", [1, 2, 3])
+def test_at_each_bound_the_key_of_a_queue_is_that_of_the_order_of_queues(rules, fair):
+    amounts = [(cpu, gpu) for cpu in (0, 1, 2, 3) for gpu in (0, 1, 2, 3)]
+    specs = [queue(f"q{at:02d}", 2, cpu=2) for at in range(len(amounts))]
+    names = [each.name for each in specs]
+    standing = queue_usage(
+        specs, dict(zip(names, amounts, strict=True)), dict.fromkeys(names, (fair, 2))
+    )
+    request = np.array([1.0, 0.0])
+    rows = np.arange(len(specs), dtype=np.int32)
+    keys = order_keys(standing, rows, np.zeros((2, len(rows))), rules, compared=request > 0)
+    order = VictimQueueOrder(standing, rules, rows.tolist(), request)
+    assert [order._key(at) for at in rows] == [*map(tuple, -keys.T)]

@@ -1,5 +1,6 @@
 """What an assumed binding says of a pod, until it is withdrawn, and how long others hold."""
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +9,13 @@ from kai_py.api.gpu_share import SharedGpu
 from kai_py.api.records.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.snapshot.derived_pod import AssumedBinding, PodPlacement
-from kai_py.snapshot.tables.assumptions import LONGEST_BACKOFF, Assumptions, NominatedNode
+from kai_py.snapshot.tables.assumptions import (
+    LONGEST_BACKOFF,
+    STUCK_AFTER_SECONDS,
+    Assumptions,
+    NominatedNode,
+    StuckTerminations,
+)
 from tests.support.records import replace
 
 CLAIM = ResourceClaim(metadata=ObjectMeta(name="made", uid="c"))
@@ -139,3 +146,45 @@ def test_a_pod_that_is_bound_needs_no_nomination_and_one_that_is_gone_nothing():
     assert assumptions.nominations(NOW) == {}
     assert assumptions.refused_evictions(NOW) == frozenset()
     assert not assumptions.placement(WAITS).terminating
+
+
+@pytest.mark.parametrize(
+    ("grace", "runs_until", "overdue_at"), [(30, None, 30), (60, None, 0), (100, -60, -40)]
+)
+def test_a_pod_that_was_deleted_with_a_long_grace_runs_until_little_of_it_is_left(
+    grace, runs_until, overdue_at
+):
+    """Times are those from the end of its grace on."""
+    ends = DELETED.metadata.deletion_timestamp.timestamp()
+    pod = replace(DELETED, metadata=replace(DELETED.metadata, deletion_grace_period_seconds=grace))
+    table, leaving = StuckTerminations(60.0), PodPlacement("n", terminating=True, lingering=True)
+    table.observe(WAITS)
+    assert table.next_change() == math.inf
+    table.observe(pod)
+    assert table.on(leaving, "p").terminating is (runs_until is None)
+    by_scheduler = replace(leaving, lingering=False)
+    assert table.on(by_scheduler, "p") == by_scheduler
+    if runs_until is not None:
+        assert table.next_change() == ends + runs_until
+        assert table.update(ends + runs_until) == ("p",)
+        assert table.on(leaving, "p").terminating
+    assert table.next_change() == ends + overdue_at
+    assert table.update(ends + overdue_at - 1) == ()
+    assert not table.on(leaving, "p").overdue
+    assert table.update(ends + overdue_at) == ("p",)
+    assert table.on(leaving, "p").overdue
+    assert not table.on(leaving, "p").stuck_terminating
+    assert table.update(ends + STUCK_AFTER_SECONDS) == ("p",)
+    assert table.on(leaving, "p").stuck_terminating
+    table.observe(pod)
+    assert table.next_change() == (math.inf if runs_until is None else ends + runs_until)
+
+
+def test_a_pod_whose_grace_was_shortened_does_not_run_on():
+    table, leaving = StuckTerminations(60.0), PodPlacement("n", terminating=True, lingering=True)
+    for grace, terminates in ((3600, False), (60, True)):
+        meta = replace(DELETED.metadata, deletion_grace_period_seconds=grace)
+        table.observe(replace(DELETED, metadata=meta))
+        assert table.on(leaving, "p").terminating is terminates
+    table.remove(DELETED)
+    assert table.next_change() == math.inf

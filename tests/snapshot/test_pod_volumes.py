@@ -152,3 +152,23 @@ def test_the_node_affinity_of_a_volume_counts_as_well():
     world = [queue("q"), *nodes, claim, using("p", "a")]
     assert placed(cluster(*world, with_labels(volume, {ZONE: "a"})).plan(100.0)) == {"p": "n1"}
     assert not placed(cluster(*world, with_labels(volume, {ZONE: "b"})).plan(100.0))
+
+
+@pytest.mark.parametrize(
+    ("named", "mode", "said"),
+    [
+        ("disks", "Immediate", ", and its storage class disks does not bind on first use."),
+        ("", "Immediate", "."),
+        (
+            "disk",
+            "WaitForFirstConsumer",
+            ', and storage class "disk" does not exist. Did you mean StorageClass disks?',
+        ),
+        ("other", "WaitForFirstConsumer", ', and storage class "other" does not exist.'),
+    ],
+)
+def test_a_claim_that_no_volume_is_made_for_says_what_is_wrong_with_its_class(named, mode, said):
+    claim = waiting_disk("a")
+    claim = replace(claim, spec=replace(claim.spec, storage_class_name=named))
+    found = plan(replace(disks(), volume_binding_mode=mode), claim, using("p", "a"))
+    assert messages(found) == [f'pod default/p: persistentvolumeclaim "a" is not bound{said}']
