@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kai_py.api.queue import CHECKPOINT_BY_KEY
-from kai_py.commit.pod_patches import CheckpointRequester
+from kai_py.commit.pod_patches import ASK_AGAIN, CheckpointRequester
 from kai_py.embedded.deletion import DeleteOptions, delete
 from kai_py.embedded.resources import PODS
 from kai_py.grouping.gang import Owner
@@ -22,7 +22,8 @@ async def until_written(requester):
     task.cancel()
 
 
-async def test_pods_are_asked_once(cluster):
+@pytest.mark.parametrize(("later", "asked"), [(1, 1), (ASK_AGAIN, 1), (ASK_AGAIN + 1, 2)])
+async def test_pods_are_asked_once_for_one_departure(cluster, later, asked):
     pod = cluster.add_pod("train-0")
     told = []
     requester = CheckpointRequester(
@@ -32,11 +33,11 @@ async def test_pods_are_asked_once(cluster):
     requester.update((first,))
     await until_written(requester)
     assert cluster.pod("train-0").metadata.annotations[CHECKPOINT_BY_KEY] == "2027-01-15T08:01:00Z"
-    again = CheckpointRequest("train", OWNER, (pod,), 1_800_000_061.0, "save your work")
+    again = CheckpointRequest("train", OWNER, (pod,), 1_800_000_060.0 + later, "save your work")
     requester.update((again,))
     await until_written(requester)
-    assert cluster.made("patch", "Pod") == 1
-    assert told == [(pod, first)]
+    assert cluster.made("patch", "Pod") == asked
+    assert told == [(pod, first), (pod, again)][:asked]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

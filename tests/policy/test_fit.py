@@ -18,11 +18,12 @@ from kai_py.api.records.node import Taint, tolerates
 from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.api.spot import SpotUse
 from kai_py.policy.fit import StaticFits, replicas_that_fit, static_fit
+from kai_py.policy.node_filters import unwanted_taints
 from kai_py.snapshot.extended_resources import ExtendedResources
 from kai_py.snapshot.nodes import SpotChoice, node_columns
 from kai_py.snapshot.resources import ResourceIndex
 from kai_py.snapshot.shape import ClaimUse, Shape
-from tests.support.scenario import node
+from tests.support.scenario import cluster, node
 
 ON_A = NodeSelector(
     node_selector_terms=(
@@ -182,3 +183,24 @@ def test_each_constraint_has_a_fit_of_its_own():
         for i, each in enumerate(CONSTRAINTS)
     ]
     assert len(set(map(id, found))) == len(CONSTRAINTS)
+
+
+@pytest.mark.parametrize(
+    ("effects", "tolerated", "count"),
+    [
+        ((), "", 0),
+        (("PreferNoSchedule",), "", 1),
+        (("PreferNoSchedule", "PreferNoSchedule"), "", 2),
+        (("PreferNoSchedule", "PreferNoSchedule"), "k0", 1),
+        (("NoSchedule", "NoExecute"), "", 0),
+        (("NoSchedule", "PreferNoSchedule"), "k0", 1),
+        (("NoSchedule", "PreferNoSchedule"), "k1", 0),
+    ],
+)
+def test_a_taint_that_is_not_tolerated_makes_a_node_unwanted_if_pods_should_avoid_it(
+    effects, tolerated, count
+):
+    taints = tuple(Taint(key=f"k{n}", effect=effect) for n, effect in enumerate(effects))
+    nodes = cluster(node("a", taints=taints), node("b")).snapshot().nodes
+    tolerations = (Toleration(key=tolerated, operator="Exists"),) if tolerated else ()
+    assert unwanted_taints(tolerations, nodes).tolist() == [count, 0]

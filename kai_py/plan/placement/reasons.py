@@ -242,15 +242,15 @@ def _insufficient_resources(
     """
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
-    rest, left = static.mask, int(np.count_nonzero(static.mask))
-    one_more: Ints | int = replicas + 1 if found or np.count_nonzero(replicas) else 1
+    rest = static.mask
+    one_more = replicas + 1
     where_reported = dict(requests_where_reported(shape))
     for name, request in sorted({**where_reported, **shape.requests}.items()):
-        if not left:
+        if not rest.any():
             break
         row = statement.snapshot.resources.positions.get(name)
         lacking = rest
-        by_plugin = name in where_reported and name not in shape.reported_requests
+        by_plugin = name not in shape.reported_requests
         if by_plugin:
             lacking = lacking & _has_device_plugin(statement, row)
         if row is not None:
@@ -261,7 +261,7 @@ def _insufficient_resources(
         count = int(np.count_nonzero(lacking))
         if not count:
             continue
-        rest, left = rest & ~lacking, left - count
+        rest = rest & ~lacking
         if name == "pods":
             texts.append(f"{count} Too many pods")
             continue

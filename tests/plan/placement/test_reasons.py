@@ -1,11 +1,15 @@
 """Reasons as sentences."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from kai_py.plan.placement.reasons import (
     MAX_REFUSALS_SHOWN,
     ShortageCause,
     Unschedulable,
+    _has_devices_for_more,
     amount_text,
     amount_texts,
     for_gang,
@@ -17,7 +21,7 @@ from kai_py.plan.placement.reasons import (
 from kai_py.plan.plan import Shortage, Stage
 from kai_py.snapshot.pod_failures import NodeRefusal
 from tests.support.records import replace
-from tests.support.worlds import gang, subgroup
+from tests.support.worlds import gang, subgroup, world
 
 CAUSES = (ShortageCause("1 has no GPU"),)
 TOGETHER = "4 pods must start together but only 2 can be scheduled"
@@ -192,3 +196,23 @@ def test_amounts_are_rounded_quantities(resource, amount, text):
 )
 def test_amounts_that_differ_are_not_rounded_to_the_same(resource, wanted, present, texts):
     assert amount_texts(resource, wanted, present) == texts
+
+
+def test_devices_suffice_for_more_pods_where_they_are_more_than_the_pods_that_fit_otherwise():
+    asked = []
+
+    def replicas(_shape, among, limit, _capacity):
+        asked.append(limit)
+        return np.where(among, [1, 3, 5, 9], 0)
+
+    statement = SimpleNamespace(devices=SimpleNamespace(replicas=replicas))
+    among, fitting = np.array([True, True, True, False]), np.array([1, 2, 6, 8])
+    found = _has_devices_for_more(statement, None, among, fitting)
+    assert found.tolist() == [False, True, False, False]
+    assert asked == [7], "one more than any of these nodes holds otherwise"
+
+
+def test_a_node_lacks_what_one_more_pod_than_it_holds_needs():
+    [found] = world({"a": 1, "b": 3}, gang("g", pods=5)).plan().unplaced
+    lacking = "2 Insufficient nvidia.com/gpu (1 requested)"
+    assert f"5 pods must start together but only 4 can be scheduled: {lacking}." in found.message
