@@ -202,3 +202,10 @@ def test_a_gang_goes_when_it_has_saved_its_work_or_its_time_is_over(
     assert state.report.checkpoint_ends == ([NOW + 10] if waits else [])
     risk = state.report.at_risk.get(made.key)
     assert (risk is not None and risk.message.endswith(ASKED)) is waits
+
+
+def test_a_gang_waits_for_the_last_of_its_checkpoints(found):
+    state, (first, second) = a_state(), asked(NOW + 10).members
+    made = replace(TWO, members=(replace(first, checkpoint_by=NOW + 20), second))
+    leave_nodes._checkpoint(state, made, "why")
+    assert state.report.checkpoint_ends == [NOW + 20]
