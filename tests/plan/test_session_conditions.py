@@ -11,8 +11,10 @@ from kai_py.api.records.resource import ResourceClaimSpec
 from kai_py.plan.cycle.pending_gangs import PendingGangs
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.pods import ShapePlacer
+from kai_py.plan.placement.reasons import Unschedulable
 from kai_py.plan.plan import Stage
 from kai_py.plan.session import quota_check
+from kai_py.plan.session.device_options import _naming_closed
 from kai_py.plan.session.gang_queue import has_fixed_cost
 from kai_py.plan.session.quota_check import check_reserved_quota
 from kai_py.plan.state.reservations import Reservation, Reservations
@@ -96,3 +98,14 @@ def test_pods_are_packed_without_scores_if_they_are_not_to_be_spread(scored, str
     )
     found = placer.packed_fit(None, TWIN.members[0].shape, None)
     assert found == ("running fit" if packed else None)
+
+
+@pytest.mark.parametrize(
+    ("message", "closed", "named"),
+    [("It waits", ("r/a",), True), ("It waits", (), False), ("", ("r/a",), False)],
+)
+def test_alternatives_beyond_the_quota_are_named_where_anything_is_said(message, closed, named):
+    reason = Unschedulable(Stage.QUEUE_MAX, message)
+    found = _naming_closed(reason, closed)
+    assert ("alternatives beyond the quota: r/a" in found.message) is named
+    assert named or found is reason
