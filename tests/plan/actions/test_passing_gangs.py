@@ -129,3 +129,24 @@ def test_gangs_pass_only_where_their_queue_would_come_after_another(queues, firs
     found.update(state.quota.queues.positions["b"])
     order = [found.pop().key for _ in queues]
     assert next(key for key in order if "w2" not in key) == f"default/Gang/{first}"
+
+
+def test_the_next_gangs_of_each_queue_can_be_seen_before_their_turn():
+    waiting = [gang(f"w{i}", pods=1, queue="aaab"[i], created=i) for i in range(4)]
+    state = opened(world({"n0": 12}, *waiting, queues=QUEUES))
+    found = GangQueue(state, waiting)
+    names = {state.quota.queues.positions[name]: name for name in "ab"}
+
+    def seen(count):
+        return {
+            names[queue]: [each.key.rpartition("/")[2] for each in gangs]
+            for queue, gangs in found.peek(count)
+        }
+
+    assert seen(2) == {"a": ["w0", "w1"], "b": ["w3"]}
+    found.advance(dict.fromkeys(names, 1))
+    assert seen(1) == {"a": ["w1"]}
+    assert seen(9) == {"a": ["w1", "w2"]}
+    for queue, name in names.items():
+        assert found.has_at_most(queue, 2)
+        assert found.has_at_most(queue, 1) is (name == "b")
