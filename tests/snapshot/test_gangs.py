@@ -18,6 +18,7 @@ from kai_py.snapshot.accounting import total
 from kai_py.snapshot.charges import QueueSums
 from tests.dialects.feeding import Cluster, pod
 from tests.dialects.kai.objects import QUEUE, job, member, pod_group, with_pods
+from tests.support import scenario
 from tests.support.records import replace
 from tests.support.worlds import gang
 
@@ -141,3 +142,15 @@ def test_a_gang_outlives_all_pods_if_each_limit_allows_as_many_more(remaining, e
     uncounted = (("k", frozenset({"ended"})),) if ended else ()
     made = replace(made, members=tuple(members), uncounted_failures=uncounted)
     assert made.outlives_all_pods is outlives
+
+
+def test_a_gang_is_as_old_as_its_oldest_pod_and_has_the_highest_priority_of_its_pods():
+    owner = scenario.job("j", 2, "q")
+    options = [
+        {"created": 9.0, "priority": 7, "preemption_policy": "Never"},
+        {"created": 5.0, "priority": 3},
+    ]
+    pods = [scenario.pod(f"j-{n}", owner=owner, **each) for n, each in enumerate(options)]
+    made = scenario.cluster(scenario.queue("q", 8), scenario.node("n"), owner, *pods)
+    (found,) = made.snapshot().gangs.values()
+    assert (found.created - scenario.START, found.priority, found.may_preempt) == (5.0, 7, False)
