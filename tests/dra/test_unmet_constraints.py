@@ -8,6 +8,7 @@ from kai_py.api.records.resource import ResourceClaim
 from kai_py.dra.eligibility import DeviceCheck, DeviceRejection
 from kai_py.dra.explain import rejections
 from kai_py.dra.explain.rejections import rejection_of, unmet_constraints
+from kai_py.dra.selectors.columns import HAS
 from tests.support.records import from_json
 
 
@@ -71,3 +72,23 @@ def test_a_rejection_says_what_the_device_lacks(
         eligibility=SimpleNamespace(check=lambda *_: "eligible"), rejection=lambda *_: None
     )
     assert rejection_of(free, option, 0) is None
+
+
+FIELDS = {"driver": "d", "attributes": {"d": {"model": "m"}}, "capacity": {"d": {"memory": 4}}}
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (("driver",), ("driver", '"d"')),
+        (("attributes", "d", "model"), ("d/model", '"m"')),
+        (("attributes", "d", "other"), ("d/other", "missing")),
+        (("attributes", "e", "model"), ("e/model", "missing")),
+        (("capacity", "d", "memory"), ("d/memory", "4")),
+        ((HAS, "attributes", "d", "model"), ("d/model", '"m"')),
+        (("attributes",), ("attributes", str(FIELDS["attributes"]))),
+    ],
+)
+def test_the_value_that_a_condition_reads_has_the_name_that_its_slice_gives_it(column, said):
+    device = SimpleNamespace(cel=SimpleNamespace(fields=FIELDS))
+    assert rejections._value(device, column) == said
