@@ -1,11 +1,12 @@
 """The bounds that prove a search infeasible, compared with Hall's theorem and with packing."""
 
 from itertools import combinations, product
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_py.dra.bounds import MAX_PARTS, _do_not_fit, _has_full_flow
+from kai_py.dra.bounds import MAX_PARTS, _do_not_fit, _has_full_flow, _possible_options
 
 demands = st.lists(st.integers(0, 3), max_size=4)
 
@@ -48,3 +49,19 @@ def test_no_more_large_shares_fit_than_there_are_parts():
         assert _do_not_fit([slightly_larger] * (2 * parts + 1), [whole, whole, 9 * whole][:2])
         assert not _do_not_fit([slightly_larger] * (2 * parts), [whole, whole])
         assert not _do_not_fit([slightly_larger - 1] * (2 * parts + 1), [whole, whole])
+
+
+def test_an_option_is_possible_with_enough_devices_and_all_devices_are_at_least_one():
+    cases = [
+        # Devices that are eligible, that are needed, whether it is for all, whether it is possible.
+        (2, 2, False, True),
+        (1, 2, False, False),
+        (2, 2, True, True),
+        (1, 2, True, False),
+        (0, 0, True, False),
+    ]
+    eligible = [frozenset(range(devices)) for devices, *_ in cases]
+    problem = SimpleNamespace(counts=[count for _, count, _, _ in cases])
+    options = [SimpleNamespace(position=n, is_all_mode=case[2]) for n, case in enumerate(cases)]
+    found = _possible_options(problem, options, eligible)
+    assert [each in found for each in options] == [possible for *_, possible in cases]
