@@ -8,7 +8,7 @@ import pytest
 from kai_py.api.choices import FillStrategy
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import ResourceClaimSpec
-from kai_py.plan.cycle.pending_gangs import PendingGangs
+from kai_py.plan.cycle.pending_gangs import LastDue, PendingGangs, due_amounts
 from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.placement.pods import ShapePlacer
 from kai_py.plan.placement.reasons import Unschedulable
@@ -109,3 +109,28 @@ def test_alternatives_beyond_the_quota_are_named_where_anything_is_said(message,
     found = _naming_closed(reason, closed)
     assert ("alternatives beyond the quota: r/a" in found.message) is named
     assert named or found is reason
+
+
+@pytest.mark.parametrize(
+    ("allocated", "fair", "due"),
+    [
+        ([0.0, 0.0], [5.0, 9.0], [4.0, 4.0]),
+        ([0.0, 0.0], [9.0, 9.0], [6.0, 6.0]),
+        ([4.0, 0.0], [5.0, 9.0], [4.0, 0.0]),
+        ([7.0, 0.0], [5.0, 9.0], [7.0, 0.0]),
+    ],
+)
+def test_a_queue_is_due_what_it_has_and_as_many_of_its_gangs_as_fit_into_its_share(
+    allocated, fair, due
+):
+    def rows(amounts):
+        return np.array([amounts]).T
+
+    quota = SimpleNamespace(
+        usage=SimpleNamespace(allocated=rows(allocated), fair=rows(fair)),
+        queues=SimpleNamespace(ancestry=[(0,)]),
+        queue_of=lambda _gang: 0,
+        cost=lambda _charge: np.array([1.0, 1.0]),
+    )
+    pending = ((gang("g", pods=2), 3),)
+    assert due_amounts(pending, quota, LastDue())[:, 0].tolist() == due
