@@ -40,6 +40,7 @@ def test_every_import_is_declared_and_every_declaration_imported():
     assert needed == declared
 
 
+@pytest.mark.slow
 def test_files_and_functions_fit_the_reader() -> None:
     """Files of at most 400 lines, functions that fit a screen."""
     too_long = []

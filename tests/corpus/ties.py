@@ -19,15 +19,16 @@ Renaming = Mapping[str, str]
 def exchanges(cluster: Mapping) -> Iterator[Renaming]:
     """The exchanges of equal nodes, the one that changes nothing first."""
     nodes = {node["name"]: node for node in cluster["nodes"]}
+    # Most cases need no other one, and the product begins with all permutations in memory.
+    yield {name: name for name in nodes}
     tasks = [task for job in cluster["jobs"] for task in job["tasks"]]
     if any(task.get("node_affinity") or task.get("node_selector") for task in tasks):
-        yield {name: name for name in nodes}
         return
     classes: dict[str, list[str]] = defaultdict(list)
     for name, node in nodes.items():
         classes[_class_of(node, cluster)].append(name)
     groups = list(classes.values())
-    for chosen in islice(product(*map(permutations, groups)), MAX_EXCHANGES):
+    for chosen in islice(product(*map(permutations, groups)), 1, MAX_EXCHANGES):
         renaming = {
             name: other
             for group, order in zip(groups, chosen, strict=True)
