@@ -10,118 +10,26 @@ over its Workload's, these over those of its pods and their owners. Pods of one 
 several schedulers are rejected, as by kube-scheduler. The annotation
 ``kai.scheduler/ignore-workload-api`` on a pod or its topmost owner disables this for it.
 
-A PodGroup may name a CompositePodGroup above it, which may name another. The topmost is the gang;
-``gang.minGroupCount`` of the groups below one must start together, with the basic policy any one.
-Groups that are required and don't exist yet are leaves that wait for a pod. A topology constraint
-is a node label key, always required. With the disruption mode ``all`` (``PodGroup`` in 1.36) a
-group is evicted as a whole.
+A PodGroup may name a CompositePodGroup above it (``composite_groups``).
 
-Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1; composite groups from v1alpha3 on.
+Source: KEP-4671, scheduling.k8s.io v1alpha1 to v1beta1.
 """
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.texts import first_of
+from kai_py.dialects.composite_groups import GroupTree, group_ancestors, group_tree
 from kai_py.dialects.group_reader import GroupReader, gang_from_group, group_source
 from kai_py.grouping.counts import count_at, entries
-from kai_py.grouping.gang import MAX_SUBGROUPS, GangSpec, Owner, Subgroup, TopologyConstraint
+from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.gang_settings import GangSettings
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 from kai_py.snapshot.pod_claims import POD_GROUPS
-
-COMPOSITE_GROUPS = "compositepodgroups"
-PARENT_FIELD = "spec.parentCompositePodGroupName"
-MAX_DEPTH = 10
-
-
-class GroupTree(Struct, frozen=True):
-    """The topmost object above a PodGroup (itself, if there is none), and the tree below that."""
-
-    root: Unstructured
-    tree: Subgroup
-
-
-def group_tree(group: Unstructured, owners: Owners) -> GroupTree:
-    """The tree of ``group``; raises InvalidWorkloadError for a loop or a missing part.
-
-    Cost: one look-up per group of the tree.
-    """
-    root = group_ancestors(group, owners)[-1]
-    tree = _leaf(root, "") if root is group else _composite(root, "", owners, MAX_DEPTH)
-    return GroupTree(root, tree)
-
-
-def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, ...]:
-    """``group`` and the composite groups above it; raises as ``group_tree`` does."""
-    ancestors = [group]
-    while name := ancestors[-1].first_at(PARENT_FIELD):
-        found = owners.named(COMPOSITE_GROUPS, group.metadata.namespace, str(name))
-        if not isinstance(found, Unstructured):
-            raise InvalidWorkloadError(
-                f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)'
-            )
-        ancestors.append(found)
-        if len(ancestors) > MAX_DEPTH:
-            raise InvalidWorkloadError(
-                f"{PARENT_FIELD}: the composite groups above it form a cycle"
-            )
-    return tuple(ancestors)
-
-
-def _leaf(group: Unstructured, name: str) -> Subgroup:
-    return Subgroup(
-        name=name,
-        min_members=count_at(group.content, "spec.schedulingPolicy.gang.minCount", 1, least=1),
-        topology=_constraint(group),
-        evicted_together=_evicted_together(group),
-    )
-
-
-def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> Subgroup:
-    if depth == 0:
-        raise InvalidWorkloadError(
-            f"{PARENT_FIELD}: the composite groups below {group.metadata.name} form a cycle"
-        )
-    meta = group.metadata
-    children = [
-        _composite(each, each.metadata.name, owners, depth - 1)
-        for each in owners.child_groups(COMPOSITE_GROUPS, meta.namespace, meta.name)
-    ]
-    children += [
-        _leaf(each, each.metadata.name)
-        for each in owners.child_groups(POD_GROUPS, meta.namespace, meta.name)
-    ]
-    needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1, least=1)
-    if needed > MAX_SUBGROUPS:
-        field = "spec.schedulingPolicy.gang.minGroupCount"
-        raise InvalidWorkloadError(f"{field} must be at most {MAX_SUBGROUPS}, is {needed}")
-    missing = range(len(children), max(needed, 1))
-    children += [Subgroup(name=f"{meta.name}/{n}", min_members=1) for n in missing]
-    return Subgroup(
-        name=name,
-        min_subgroups=needed,
-        children=tuple(children),
-        topology=_constraint(group),
-        evicted_together=_evicted_together(group),
-    )
-
-
-def _constraint(group: Unstructured) -> TopologyConstraint | None:
-    constraints = entries(group.content, "spec.schedulingConstraints.topology.*")
-    keys = [str(each.get("key") or each.get("level") or "") for each in constraints]
-    return TopologyConstraint(required_level=keys[0]) if keys else None
-
-
-def _evicted_together(group: Unstructured) -> bool:
-    mode = group.first_at("spec.disruptionMode")
-    return "all" in mode if isinstance(mode, dict) else mode == "PodGroup"
-
 
 WORKLOADS = "workloads"
 WORKLOAD_FIELDS = (

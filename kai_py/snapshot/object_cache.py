@@ -47,6 +47,7 @@ class ObjectCache:
         """Start empty."""
         self._by_key: dict[Key, object] = {}
         self._child_groups: dict[Key, dict[str, Unstructured]] = {}
+        self._listed_groups: dict[Key, tuple[Unstructured, ...]] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -99,9 +100,17 @@ class ObjectCache:
         self._by_key.pop(("uid", uid), None)
 
     def child_groups(self, kind: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
-        """Groups that name ``parent`` as the composite group above them, by name."""
-        found = self._child_groups.get(("below", kind, namespace, parent), {})
-        return tuple(found[name] for name in sorted(found))
+        """Groups that name ``parent`` as the composite group above them, by name.
+
+        It is the same tuple as long as none of them changes.
+        """
+        key: Key = ("below", kind, namespace, parent)
+        if key not in self._child_groups:
+            return ()
+        if key not in self._listed_groups:
+            found = self._child_groups[key]
+            self._listed_groups[key] = tuple(found[name] for name in sorted(found))
+        return self._listed_groups[key]
 
     def get(self, kind: str, namespace: str, name: str) -> object | None:
         """A watched object by kind and name."""
@@ -181,6 +190,7 @@ class ObjectCache:
             if not isinstance(each, Unstructured) or not isinstance(parent, str):
                 continue
             key: Key = ("below", kind, each.metadata.namespace, parent)
+            self._listed_groups.pop(key, None)
             below = self._child_groups.setdefault(key, {})
             _put(below, each.metadata.name, each if each is new else None)
             if not below:
