@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from kai_py.api.queue import API_VERSION
 from kai_py.api.records.kai import KaiPodGroup
-from kai_py.dialects.kai.pod_groups import min_sub_group_problems, tree_problems_of
+from kai_py.dialects.kai.group_trees import min_sub_group_problems, tree_problems_of
 from kai_py.dra.device_limits import selector_problems
 from kai_py.snapshot.tables.queue_checks import check_queues
 from kai_py.snapshot.tables.queue_objects import QueueFields

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_py.api.records.kai import KaiPodGroupSpec, KaiSubGroup
-from kai_py.dialects.kai import pod_groups
+from kai_py.dialects.kai import group_trees
 from kai_py.grouping import counts, gang, grouper, segments
 from kai_py.grouping.frameworks import aibrix, jobset, leader_worker_set, volcano_job
 from tests.corpus.test_grouping import CASES, grouped
@@ -40,10 +40,10 @@ def test_a_ceiling_can_be_reached_and_not_exceeded(
 
 def test_the_subgroups_of_kai_have_a_ceiling(monkeypatch):
     spec = KaiPodGroupSpec(sub_groups=[KaiSubGroup(name=name, min_member=1) for name in "abc"])
-    monkeypatch.setattr(pod_groups, "MAX_ENTRIES", 3)
-    assert [*pod_groups.tree_problems_of(spec)] == []
-    monkeypatch.setattr(pod_groups, "MAX_ENTRIES", 2)
-    assert [*pod_groups.tree_problems_of(spec)] == [
+    monkeypatch.setattr(group_trees, "MAX_ENTRIES", 3)
+    assert [*group_trees.tree_problems_of(spec)] == []
+    monkeypatch.setattr(group_trees, "MAX_ENTRIES", 2)
+    assert [*group_trees.tree_problems_of(spec)] == [
         "spec.subGroups has 3 entries, the maximum is 2"
     ]
 

@@ -30,8 +30,8 @@ from kai_py.dialects.kai.configurations import (
     is_kind,
     kind_defaults,
 )
+from kai_py.dialects.kai.group_trees import problems_of
 from kai_py.dialects.kai.pod_features import Compatibility, annotation_maps, feature_of
-from kai_py.dialects.kai.pod_groups import problems_of
 from kai_py.dialects.kai.queues import kai_queue_info
 
 GLOBAL_SELECTORS = ("global.namespaceLabelSelector", "global.podLabelSelector")

@@ -15,7 +15,7 @@ from kai_py.api.manifests import LineMapping
 from kai_py.api.problems import FieldPath
 from kai_py.api.records.kai import KaiPodGroup, KaiQueue
 from kai_py.deploy.kai_api import kai_definitions
-from kai_py.dialects.kai.pod_groups import problems_of
+from kai_py.dialects.kai.group_trees import problems_of
 from kai_py.dialects.kai.queues import kai_queue_info
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError
