@@ -46,6 +46,7 @@ def test_the_score_changes_a_placement(installed):
     assert placed(plan_with("placement: {strategy: most-free}", *NODES, waits)) == {"new": "b"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weight", "row"), [(1, "a"), (100, "b")])
 def test_it_counts_by_its_weight_beside_others(installed, weight, row):
     """Best fit tells the two apart by 25 of 100, the share of free GPUs by 50."""

@@ -55,6 +55,7 @@ def test_webhooks_stand_behind_a_value():
     assert yaml_text.read(chart()["values.yaml"])["webhook"] == {"enabled": False}
 
 
+@pytest.mark.slow
 def test_every_value_is_explained():
     rows = [
         line.split(" | ") for line in chart()["README.md"].splitlines() if line.startswith("| `")

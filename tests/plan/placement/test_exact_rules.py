@@ -356,6 +356,7 @@ def counting(place, calls: list):
     return counted
 
 
+@pytest.mark.slow
 def test_plans_are_the_same_whether_failed_searches_are_remembered():
     kinds = [Kind(app, 1, 1, apart=tuple((each, ZONE) for each in "abcd")) for app in "abcd"]
     nodes = [node(f"n{i}", 2 + i % 7, str(9 + i), {ZONE: f"z{i % 3}"}) for i in range(12)]

@@ -294,6 +294,7 @@ def test_nothing_is_searched_where_counting_decides(monkeypatch, sizes, counts):
     assert not searched
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(120))
 @GIVEN
 def test_a_gang_starts_exactly_if_devices_suffice_for_all_pods(nodes, pods, shared, most):
