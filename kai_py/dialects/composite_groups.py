@@ -28,10 +28,10 @@ from kai_py.grouping.gang import (
 )
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.owner_chain import Owners
+from kai_py.snapshot.object_cache import PARENT_FIELD
 from kai_py.snapshot.pod_claims import POD_GROUPS
 
 COMPOSITE_GROUPS = "compositepodgroups"
-PARENT_FIELD = "spec.parentCompositePodGroupName"
 MAX_DEPTH = 10
 
 
@@ -87,6 +87,7 @@ class _Composite(Struct, frozen=True):
 _KNOWN: dict[tuple[str, str, str], _Composite] = {}
 """Trees by namespace, name and the name in the tree; each is used only if nothing has changed."""
 MAX_KNOWN = 4096
+"""Composite groups of which the tree is kept."""
 
 
 def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> _Composite:

@@ -42,7 +42,7 @@ class LastResort(Enum):
     PLACED = auto()
     """It was placed at the cost of victims."""
     WAITS = auto()
-    """It waits for pods to end, or other gangs may that are equivalent to it."""
+    """It waits for pods to end, or something may still come of equivalent gangs."""
     NOTHING = auto()
     """Nothing, nor would anything come of equivalent gangs."""
 
