@@ -99,7 +99,7 @@ def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> _C
     below: list[_Composite] = []
     for each in owners.child_groups(COMPOSITE_GROUPS, meta.namespace, meta.name):
         below.append(_composite(each, each.metadata.name, owners, depth - 1))
-        size = _counted(size + below[-1].size)
+        size = _counted(size + below[-1].size, group)
     groups = owners.child_groups(POD_GROUPS, meta.namespace, meta.name)
     key = meta.namespace, meta.name, name
     known = _KNOWN.get(key)
@@ -137,7 +137,7 @@ def _tree(
     size: int,
 ) -> tuple[Subgroup, int]:
     """The tree and its size; ``size``: that of itself and of the composite groups below it."""
-    _counted(size + len(groups))
+    _counted(size + len(groups), group)
     children = [each.tree for each in below]
     children += [_leaf(each, each.metadata.name) for each in groups]
     needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1, least=1)
@@ -145,7 +145,7 @@ def _tree(
         field = "spec.schedulingPolicy.gang.minGroupCount"
         raise InvalidWorkloadError(f"{field} must be at most {MAX_SUBGROUPS}, is {needed}")
     missing = range(len(children), max(needed, 1))
-    size = _counted(size + len(groups) + len(missing))
+    size = _counted(size + len(groups) + len(missing), group)
     children += [Subgroup(name=f"{group.metadata.name}/{n}", min_members=1) for n in missing]
     tree = Subgroup(
         name=name,
@@ -157,10 +157,14 @@ def _tree(
     return tree, size
 
 
-def _counted(size: int) -> int:
+def _counted(size: int, group: Unstructured) -> int:
     """``size`` subgroups, if a gang may have as many; they are counted before they are made."""
     if size > MAX_SUBGROUPS:
-        raise InvalidWorkloadError(TOO_MANY_SUBGROUPS.format(MAX_SUBGROUPS))
+        above = f"CompositePodGroup {group.metadata.name}"
+        raise InvalidWorkloadError(
+            f"{TOO_MANY_SUBGROUPS.format(MAX_SUBGROUPS)}; {above} has more groups below it, or "
+            "requires more by minGroupCount"
+        )
     return size
 
 

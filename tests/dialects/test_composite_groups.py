@@ -76,14 +76,14 @@ def test_groups_of_two_clusters_are_not_confused():
 
 
 @pytest.mark.parametrize(
-    "groups",
+    ("above", "groups"),
     [
-        [composite(f"c{i}", 4_000, **below("serve")) for i in range(3)],
-        [composite(f"c{i}", 10_000, **below("serve")) for i in range(200)],
-        [composite("c", 9_998, **below("serve")), group("more", 1, **below("serve"))],
+        ("serve", [composite(f"c{i}", 4_000, **below("serve")) for i in range(3)]),
+        ("c0", [composite(f"c{i}", 10_000, **below("serve")) for i in range(200)]),
+        ("serve", [composite("c", 9_998, **below("serve")), group("more", 1, **below("serve"))]),
     ],
 )
-def test_too_many_subgroups_are_refused_before_they_are_made(groups):
+def test_too_many_subgroups_are_refused_before_they_are_made(above, groups):
     cluster = Cluster(QUEUE, node("n", 8), composite("serve", 1), groups)
     made = []
     with patch.object(composite_groups, "Subgroup", lambda **fields: made.append(fields)):
@@ -91,6 +91,7 @@ def test_too_many_subgroups_are_refused_before_they_are_made(groups):
     [(stage, message)] = cluster.why().values()
     assert stage == "Invalid"
     assert "it has more than 10000 subgroups, which is the maximum" in message
+    assert f"CompositePodGroup {above} has more groups below it" in message
     assert len(made) <= 20_010
 
 
