@@ -65,8 +65,12 @@ class VictimQueueOrder:
         while queue != CLUSTER:
             parent = self._parent[queue]
             if len(self._heaps[parent]) > 1:
-                before = self._released.get(queue, self._none)
-                self._released[queue] = [a + b for a, b in zip(before, amounts, strict=True)]
+                released = self._released.get(queue)
+                if released is None:
+                    self._released[queue] = amounts.copy()
+                else:
+                    for row, released_now in enumerate(amounts):
+                        released[row] += released_now
                 self._move(queue, parent)
             queue = parent
 
@@ -117,9 +121,12 @@ class VictimQueueOrder:
             rest = amount - released[row]
             over = over or rest > most
             beyond = beyond or rest > deserved
+            if over and beyond:
+                break
         for row, amount, bound in usage.shares:
             rest = amount - released[row]
-            left = max(left, rest / bound if bound > 0 else rest * NO_SHARE_PENALTY)
+            share = rest / bound if bound > 0 else rest * NO_SHARE_PENALTY
+            left = max(left, share)
         return -over, -beyond, self._priority[queue], *usage.uses_none, -left, *usage.last
 
     def _read(self, queue: int) -> "_Allocated":
