@@ -36,7 +36,6 @@ from kai_py.policy.score.registry import WeightedScore
 from kai_py.policy.sibling_division import water_fill
 from kai_py.snapshot.tables.assumptions import Assumptions
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.mutation.test_survivors_of_plans import session
 from tests.plan.placement.test_exact_rules import HOST, Kind, as_pod
 from tests.support.records import from_json, replace
 from tests.support.scenario import (
@@ -62,14 +61,14 @@ def test_counting_is_exact_for_pods_of_one_shape(exact):
     first, (other,) = gang("g", pods=1, gpus=1), gang("other", pods=1, gpus=2).members
     second = replace(other, shape=first.members[0].shape) if exact else other
     both = replace(first, members=(*first.members, second))
-    assert is_exact(session(world({"a": 4}, both)), both, both.members) is exact
+    assert is_exact(world({"a": 4}, both).session(), both, both.members) is exact
 
 
 @pytest.mark.parametrize("gpus", [2, 3])
 def test_a_gang_on_several_nodes_frees_on_each_what_it_has_there(gpus):
     wide, small = gang("wide", nodes="ab", gpus=gpus), gang("small", nodes="a", gpus=4)
     new = gang("new", pods=2, gpus=4)
-    state = session(world({"a": 4 + gpus, "b": gpus}, wide, small, new))
+    state = world({"a": 4 + gpus, "b": gpus}, wide, small, new).session()
     units = [VictimUnit(each, each.members, ("",)) for each in (wide, small)]
     steps = ReplicaSteps(
         state, PlacementRequest(new.members, is_elastic=False), units, EvictionCosts(state)
@@ -273,7 +272,7 @@ def test_a_limit_of_any_pod_keeps_its_workload_from_failing(remaining):
     made = gang("g", nodes="aa", floor=1)
     first, second = made.members
     made = replace(made, members=(replace(first, failure_limits=(limited(remaining),)), second))
-    state = session(world({"a": 2}, made))
+    state = world({"a": 2}, made).session()
     leaving = {m.pod.uid for unit in victim_units(made, state.statement) for m in unit.members}
     assert leaving == ({"g-0", "g-1"} if remaining else {"g-1"})
 
@@ -281,7 +280,7 @@ def test_a_limit_of_any_pod_keeps_its_workload_from_failing(remaining):
 def test_what_pods_can_free_bounds_what_is_gained_where_one_shape_is_requested():
     runs = [gang(f"r{gpus}", nodes="a", gpus=gpus) for gpus in (1, 2, 4)]
     new, other = gang("new", pods=3, gpus=2), gang("other", pods=1, gpus=1)
-    state = session(world({"a": 7}, *runs, new, other))
+    state = world({"a": 7}, *runs, new, other).session()
     counted = CapacityCount(state, new, new.members, {})
     for each in runs:
         before = counted.replicas
@@ -296,7 +295,7 @@ def test_what_pods_can_free_bounds_what_is_gained_where_one_shape_is_requested()
 def test_only_what_is_counted_is_compared_with_the_bounds_of_a_queue(preemptible):
     runs = gang("runs", nodes="aa", queue="q", preemptible=preemptible)
     bounds = {"deserved": {"gpu": 1.0}} | ({"max": {"gpu": 1.0}} if preemptible else {})
-    state = session(world({"a": 2}, runs, queues=[QueueInfo(name="q", **bounds)]))
+    state = world({"a": 2}, runs, queues=[QueueInfo(name="q", **bounds)]).session()
     cost, usage = state.quota.cost_of(runs.members), state.quota.usage
     queue_row = state.quota.queues.positions["q"]
     exceeded = check_usage(usage, queue_row, cost, preemptible=preemptible)

@@ -11,7 +11,6 @@ from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod
 from kai_py.api.records.record import convert_record
 from kai_py.api.records.resource import ResourceClaim, ResourceClaimSpec
 from kai_py.api.references import ClaimRef
-from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.dra.compute_domains import ComputeDomain
 from kai_py.dra.explain.diagnosis import AllocationDiagnosis
 from kai_py.dra.pools import PhysicalDevice
@@ -19,8 +18,6 @@ from kai_py.grouping.frameworks.spark import SPARK
 from kai_py.grouping.grouper import SINGLE_POD, _CachedTemplate, _is_current
 from kai_py.grouping.owner_chain import OwnerChain
 from kai_py.plan.actions.resume import capacity_holds
-from kai_py.plan.cycle.memory import CycleMemory
-from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.placement import compute_domains
 from kai_py.plan.placement.compute_domains import DomainPart, no_clique
 from kai_py.plan.placement.exact import can_assign
@@ -32,7 +29,6 @@ from kai_py.plan.plan import Action, Stage
 from kai_py.plan.session.search_budgets import SearchBudgets
 from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.startups import AVOIDED_SECONDS, Blame, Startups
-from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims import reduction
@@ -50,16 +46,11 @@ from tests.support.scenario import cluster, job_with_pods
 from tests.support.worlds import gang, world
 
 
-def session(made):
-    memory = CycleMemory(ClusterDevices())
-    return open_session(made.snapshot(1000.0), CycleSettings(), memory, Unwatched())
-
-
 def test_every_shape_of_a_request_must_reach_its_number():
     one, two = gang("one", pods=3, gpus=1), gang("two", pods=1, gpus=2)
     both = replace(one, members=(*one.members, *two.members))
     runs = gang("runs", nodes="aaa", gpus=1)
-    state = session(world({"a": 3}, runs, one, two))
+    state = world({"a": 3}, runs, one, two).session()
     counted = CapacityCount(state, both, both.members, {})
     needed = []
     for member in runs.members:
@@ -129,7 +120,7 @@ def test_a_request_says_whether_the_gang_has_further_pods(floor, more):
     members = tuple(replace(each, subgroup="leaf") for each in one.members)
     split = replace(split, tree=replace(split.tree, min_members=1), members=members)
     for each in (one, split):
-        state = session(world({"a": 8}, each))
+        state = world({"a": 8}, each).session()
         request = next_request(each, state.statement, state.can_never_run)
         assert (len(request.members), request.has_more) == (floor, more)
 
@@ -169,7 +160,7 @@ def test_an_executor_of_spark_waits_for_unknown_owners_other_than_its_driver(unk
 
 def test_pods_that_are_evicted_together_are_no_candidates_once_one_of_them_is_evicted():
     runs = gang("runs", nodes="ab", floor=2)
-    state = session(world({"a": 1, "b": 1}, runs))
+    state = world({"a": 1, "b": 1}, runs).session()
     pool = VictimPool(state)
     (queue,) = pool.queues()
     (unit,) = pool.units(queue)
@@ -207,7 +198,7 @@ def test_a_part_of_a_gpu_fits_wherever_as_large_a_part_or_a_whole_one_does(
         share = None if part is None else GpuShare(fraction=part)
         return Shape(number=number, requests=requests, gpu_share=share)
 
-    state = session(world({"a": 1}))
+    state = world({"a": 1}).session()
     request = shape(1, ours, {"nvidia.com/gpu": float(gpus)}), shape(2, theirs, {})
     fits = state.placer.shapes.fits
     assert dominates(state.statement, fits, *request) is found
@@ -286,7 +277,7 @@ def test_a_queue_is_open_if_it_and_all_above_it_are(parent, own):
 def test_the_fit_of_a_shape_is_followed_within_a_cycle_and_found_again_in_another():
     waits = gang("waits", pods=1)
     shape = waits.members[0].shape
-    one, other = (session(world({"a": 2}, waits)) for _ in range(2))
+    one, other = (world({"a": 2}, waits).session() for _ in range(2))
     fits = one.placer.shapes.fits
     found = [
         fits.running_fit(each.statement, shape, Capacity.IDLE) for each in (one, one, other, other)
@@ -304,7 +295,7 @@ def test_pods_are_assigned_by_capacity_if_nothing_else_matters_to_any_of_them(pa
         "b": Shape(number=2, requests={"cpu": 1.0}, gpu_share=GpuShare(fraction=0.5)),
     }
     members = [[SimpleNamespace(shape=shapes[each])] for each in parts]
-    assert can_assign(session(world({"a": 1})).statement, members) is assigned
+    assert can_assign(world({"a": 1}).session().statement, members) is assigned
 
 
 @pytest.mark.parametrize("inner", [None, Unschedulable(Stage.TOPOLOGY, "inner.")])
@@ -390,7 +381,7 @@ def test_a_claim_that_a_pod_names_is_its_own_if_it_is_charged_for_it_beside_the_
     spec = convert_record({"devices": {"requests": [request]}}, ResourceClaimSpec)
     shared = ResourceClaim(metadata=ObjectMeta(name="named", uid="named"), spec=spec)
     uses = ClaimUse("own", spec), ClaimUse("named", spec, claim=shared)
-    state = session(world({"a": 1}))
+    state = world({"a": 1}).session()
     cost = state.accounting.claim_spec(spec)
     member = replace(
         gang("g", pods=1).members[0],

@@ -15,7 +15,6 @@ from kai_py.plan.plan import Stage
 from kai_py.plan.session.requests import request_kind
 from kai_py.plan.state.reservations import Reservation
 from kai_py.plan.victims.selection import VictimSelection
-from tests.mutation.test_survivors_of_plans import session
 from tests.support.records import replace
 from tests.support.worlds import gang, world
 
@@ -77,7 +76,7 @@ def test_victims_are_useless_if_none_of_their_nodes_gained_anything(nodes, usele
 
     selection = SimpleNamespace(
         _queue_limits=SimpleNamespace(never_exceeded=True),
-        _capacity_count=SimpleNamespace(has_gained=lambda node: node == "b"),
+        _capacity_count=SimpleNamespace(gaining_nodes=lambda: {"b"}),
     )
     units = [victims("one", nodes), victims("other", "b")]
     assert bool(VictimSelection.useless(selection, units)) is useless
@@ -85,7 +84,7 @@ def test_victims_are_useless_if_none_of_their_nodes_gained_anything(nodes, usele
 
 def test_gangs_whose_pods_differ_have_no_kind_in_common():
     one, other = gang("one", pods=1), gang("other", pods=1)
-    state = session(world({"a": 4, "b": 4}, one, other))
+    state = world({"a": 4, "b": 4}, one, other).session()
     reserved = Reservation(other, (0,), start=np.inf, cost=np.zeros(1))
     state.placer.reservations.active.append(reserved)
     request = next_request(one, state.statement, state.can_never_run)

@@ -5,15 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
-from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.plan.actions.turnover import Turnover
-from kai_py.plan.cycle.memory import CycleMemory
-from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.plan import Action
 from kai_py.plan.session.gang_queue import GangQueue
-from kai_py.plan.session.settings import CycleSettings
 from kai_py.plan.session.skipped_gangs import SkippedGangs
-from kai_py.plan.session.turns import Unwatched
 from kai_py.plan.victims.solver import VictimSolver
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.plan.mixed_worlds import backlogged_world
@@ -116,8 +111,7 @@ def backlog():
     queues = [QueueInfo(name=name, deserved={"gpu": 1.0}) for name in ("a", "b")]
     other = gang("other", gpus=2, pods=1, queue="b", created=9)
     each = world({"n0": 1}, *gangs, other, queues=queues)
-    memory = CycleMemory(ClusterDevices())
-    state = open_session(each.snapshot(1000.0), CycleSettings(), memory, Unwatched())
+    state = each.session()
     return GangQueue(state, [state.snapshot.gangs[key] for key in state.snapshot.pending])
 
 

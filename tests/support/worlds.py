@@ -14,9 +14,12 @@ from kai_py.api.references import PodRef
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.grouping.gang import Owner, Subgroup
 from kai_py.plan.cycle.memory import CycleMemory
+from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Plan
+from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.settings import CycleSettings
+from kai_py.plan.session.turns import Unwatched
 from kai_py.snapshot.accounting import total
 from kai_py.snapshot.derived_pod import PodUsage
 from kai_py.snapshot.gangs import Charge, Gang, Member, PodState
@@ -131,6 +134,11 @@ class World:
                 each.key for each in self.gangs if each.starts_in_part and each.bound
             ),
         )
+
+    def session(self, now: float = 1000.0) -> CycleState:
+        """The state of a cycle that begins."""
+        memory = CycleMemory(ClusterDevices())
+        return open_session(self.snapshot(now), CycleSettings(**self.settings), memory, Unwatched())
 
     def plan(self, now: float = 1000.0) -> Plan:
         devices = ClusterDevices()

@@ -23,7 +23,7 @@ from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.state.capacity import Capacity
-from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
+from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedNodes
 from kai_py.plan.victims.shared_domains import shared_domains
 from kai_py.policy.fit import requests_where_reported
 from kai_py.snapshot.gangs import Gang, Member
@@ -47,9 +47,9 @@ class CapacityCount:
     ) -> None:
         """Start with no pod released. ``possible_nodes``: by number of a shape, the only nodes."""
         self._positions = state.snapshot.nodes.positions
+        self._node_names = state.snapshot.nodes.names
         self._domains = shared_domains(state, gang, members)
-        self._nodes = dict[int, FreedCapacity]()
-        self._freed = FreedResources(state)
+        self._nodes = FreedNodes(state)
         self._max_by_shape: dict[int, int] = {}
         self._shapes = [
             ShapeCount(state, group, self._domains, possible_nodes.get(group[0].shape.number))
@@ -71,23 +71,14 @@ class CapacityCount:
 
     def release(self, members: Iterable[Member], sign: float = 1.0) -> None:
         """Count these pods as gone (or, with -1, as back again)."""
-        touched: dict[int, None] = {}
-        for member in members:
-            row = self._positions.get(member.node)
-            if row is None:
-                continue
-            node = self._nodes.get(row)
-            if node is None:
-                node = self._nodes[row] = self._freed.future_idle_of(row)
-            self._freed.release(member, node, sign)
-            touched[row] = None
+        rows = self._nodes.release(members, sign)
         if self._single_shape is None:
-            for row in touched:
+            for row in rows:
                 self._recount(row)
-        elif len(touched) >= MANY_NODES:
-            self._recount_together(self._single_shape, list(touched))
+        elif len(rows) >= MANY_NODES:
+            self._recount_together(self._single_shape, rows)
         else:
-            for row in touched:
+            for row in rows:
                 self._recount_only(self._single_shape, row)
 
     @property
@@ -117,7 +108,7 @@ class CapacityCount:
         for member in members:
             most = self._max_by_shape.get(member.shape.number)
             if most is None:
-                most = single.max_gained(self._freed.of(member))
+                most = single.max_gained(self._nodes.freed_by(member))
                 self._max_by_shape[member.shape.number] = most
             gained += most
         return gained
@@ -134,38 +125,32 @@ class CapacityCount:
         row = self._positions.get(member.node)
         if row is None:
             return False
-        node = self._nodes[row].copy()
-        self._freed.release(member, node, -1.0)
-        lost = single.on_row(row) - single.replicas(row, node)
+        lost = single.on_row(row) - single.replicas(row, self._nodes.without(row, member))
         return lost > -single.missing
 
-    def has_gained(self, node: str) -> bool:
-        """Whether more replicas fit on a node than before any pod was released."""
-        row = self._positions.get(node)
-        if self._single_shape is not None:
-            return row is not None and self._single_shape.has_gained(row)
-        return row is not None and any(each.has_gained(row) for each in self._shapes)
+    def gaining_nodes(self) -> set[str]:
+        """The nodes that fit more replicas than before any pod was released."""
+        gaining = np.any([each.gaining for each in self._shapes], axis=0)
+        return {self._node_names[row] for row in np.flatnonzero(gaining).tolist()}
 
     def _recount(self, row: int) -> None:
         domain = 0 if self._domains is None else int(self._domains[row])
         if domain == NO_DOMAIN:
             return
-        changed = False
+        changed, node = False, self._nodes.of(row)
         for shape in self._shapes:
-            changed |= shape.set_replicas(row, domain, shape.replicas(row, self._nodes[row]))
+            changed |= shape.set_replicas(row, domain, shape.replicas(row, node))
         if changed:
             now = all(each.is_enough[domain] for each in self._shapes)
             self._enough_domains += now - self._domain_is_enough[domain]
             self._domain_is_enough[domain] = now
 
     def _recount_only(self, shape: "ShapeCount", row: int) -> None:
-        if shape.set_replicas(row, 0, shape.replicas(row, self._nodes[row])):
+        if shape.set_replicas(row, 0, shape.replicas(row, self._nodes.of(row))):
             self._enough_domains = sum(shape.is_enough)
 
     def _recount_together(self, shape: "ShapeCount", rows: Sequence[int]) -> None:
-        free = np.array([self._nodes[row].free for row in rows])
-        for row, replicas in zip(rows, shape.replicas_of_rows(rows, free), strict=True):
-            shape.set_replicas(row, 0, replicas)
+        shape.set_replicas_together(rows, self._nodes.free_on(rows))
         self._enough_domains = sum(shape.is_enough)
 
 
@@ -231,7 +216,7 @@ class ShapeCount:
         if allowed is not None:
             fitting = np.where(allowed, fitting, 0)
         self._initial = fitting
-        self._by_row: dict[int, int] = {}
+        self._replicas = fitting.copy()
         self._sums = _sums_by_domain(fitting, domains)
         self.is_enough = [replicas >= self._count for replicas in self._sums]
 
@@ -296,8 +281,7 @@ class ShapeCount:
 
     def on_row(self, row: int) -> int:
         """The replicas that fit on node ``row`` now."""
-        replicas = self._by_row.get(row)
-        return int(self._initial[row]) if replicas is None else replicas
+        return int(self._replicas[row])
 
     def max_gained(self, freed: Iterable[tuple[int, float]]) -> int:
         """At most how many more replicas fit where ``freed`` (rows, amounts) is released."""
@@ -305,16 +289,23 @@ class ShapeCount:
         gained = (math.ceil(amounts.get(at, 0.0) / amount) for at, amount, _ in self._request)
         return max(gained, default=0)
 
-    def replicas_of_rows(self, rows: Sequence[int], free: Floats) -> list[int]:
-        """``replicas`` of the nodes ``rows``, by resources alone; ``free``: (rows, resources)."""
+    def set_replicas_together(self, rows: Sequence[int], free: Floats) -> None:
+        """Set the replicas that fit on several nodes, where resources alone decide.
+
+        ``free``: (rows, resources). There are no domains.
+        """
         fitting = np.full(len(rows), float(1 if self._one_per_node else self._count))
         for position, amount, only_if_reported in self._request:
             there = free[:, position] / amount
             counts = self._allocatable[position, rows] > 0 if only_if_reported else True
             np.minimum(fitting, there, out=fitting, where=counts)
         fitting[~self._mask[rows]] = 0.0
-        replicas: list[int] = np.maximum(fitting, 0.0).astype(np.int64).tolist()
-        return replicas if self._resources_exist else [0] * len(rows)
+        if not self._resources_exist:
+            fitting[:] = 0.0
+        replicas = np.maximum(fitting, 0.0).astype(np.int64)
+        self._sums[0] += int((replicas - self._replicas[rows]).sum())
+        self._replicas[rows] = replicas
+        self.is_enough[0] = self._sums[0] >= self._count
 
     def scarcest_resource(self, row: int, free: Sequence[float]) -> int | None:
         """The row of the resource that limits the replicas; None: devices do, or nothing."""
@@ -327,20 +318,18 @@ class ShapeCount:
         ]
         return min(counted, default=(0.0, None))[1]
 
-    def has_gained(self, row: int) -> bool:
-        """Whether more replicas fit on the node than at first."""
-        replicas = self._by_row.get(row)
-        return replicas is not None and replicas > int(self._initial[row])
+    @property
+    def gaining(self) -> Bools:
+        """(nodes,) whether more replicas fit than at first."""
+        return self._replicas > self._initial
 
     def set_replicas(self, row: int, domain: int, replicas: int) -> bool:
         """Set the replicas that fit on a node of ``domain``; whether their number changed."""
-        before = self._by_row.get(row)
-        if before is None:
-            before = int(self._initial[row])
+        before = int(self._replicas[row])
         if replicas == before:
             return False
         self._sums[domain] += replicas - before
-        self._by_row[row] = replicas
+        self._replicas[row] = replicas
         self.is_enough[domain] = self._sums[domain] >= self._count
         return True
 

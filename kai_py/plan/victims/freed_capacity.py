@@ -4,13 +4,19 @@ Resources and GPUs are bounds of what the statement releases when the pod is evi
 other users keeps its devices although they are counted here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.snapshot.gangs import Member
 from kai_py.snapshot.resources import Floats
+
+MANY_PODS = 16
+"""From this many pods on, releasing them in arrays is faster than one by one."""
 
 
 @dataclass(slots=True)
@@ -48,9 +54,13 @@ class FreedResources:
         for position, amount in self._known.get(member.shape.number) or self.of(member):
             free[position] += sign * amount
         if member.claims:
-            node.gpus += sign * member.claimed_gpus
-            for kind, devices in self._devices_of(member).items():
-                node.devices[kind] = node.devices.get(kind, 0.0) + sign * devices
+            self.release_claims(member, node, sign)
+
+    def release_claims(self, member: Member, node: FreedCapacity, sign: float) -> None:
+        """Count only the devices of its claims."""
+        node.gpus += sign * member.claimed_gpus
+        for kind, devices in self._devices_of(member).items():
+            node.devices[kind] = node.devices.get(kind, 0.0) + sign * devices
 
     def amount(self, member: Member, resource: int) -> float:
         """The amount released of one resource, given by its row."""
@@ -77,6 +87,78 @@ class FreedResources:
             known = self._state.statement.devices.whole_claims.by_kind(allocations)
             self._known_devices[member.shape.number] = known
         return known
+
+
+class FreedNodes:
+    """What every node has while pods are counted as gone; starts with what is idle then."""
+
+    def __init__(self, state: CycleState) -> None:
+        """No pod is counted as gone."""
+        self._state, self._freed = state, FreedResources(state)
+        self._positions = state.snapshot.nodes.positions
+        self._claims: dict[int, FreedCapacity] = {}
+        """By row, the devices of claims; its ``free`` is empty."""
+
+    @cached_property
+    def _free(self) -> Floats:
+        return self._state.statement.future_idle.T.copy()
+
+    def release(self, members: Iterable[Member], sign: float = 1.0) -> list[int]:
+        """Count the pods as gone (or, with -1, as back again); returns the rows of their nodes.
+
+        Pods on nodes that do not exist are left out. O(resources) per pod.
+        """
+        positions, rows = self._positions, list[int]()
+        gone = list[Member]()
+        for member in members:
+            row = positions.get(member.node)
+            if row is None:
+                continue
+            rows.append(row)
+            gone.append(member)
+            if member.claims:
+                node = self._claims.setdefault(row, FreedCapacity([]))
+                self._freed.release_claims(member, node, sign)
+        if len(rows) >= MANY_PODS:
+            np.add.at(self._free, rows, sign * self._amounts_of(gone))
+        else:
+            for row, member in zip(rows, gone, strict=True):
+                for position, amount in self._freed.of(member):
+                    self._free[row, position] += sign * amount
+        return list(dict.fromkeys(rows))
+
+    def _amounts_of(self, members: Sequence[Member]) -> Floats:
+        """(members, resources) what evicting each of the pods releases."""
+        of_shapes = {member.shape.number: member for member in members}
+        amounts = np.zeros((len(of_shapes), self._free.shape[1]))
+        for at, member in enumerate(of_shapes.values()):
+            for position, amount in self._freed.of(member):
+                amounts[at, position] = amount
+        position_of = {number: at for at, number in enumerate(of_shapes)}
+        listed: Floats = amounts[[position_of[member.shape.number] for member in members]]
+        return listed
+
+    def of(self, row: int) -> FreedCapacity:
+        """What the node ``row`` has; may be changed."""
+        free, claims = self._free[row].tolist(), self._claims.get(row)
+        if claims is None:
+            return FreedCapacity(free)
+        return FreedCapacity(free, claims.gpus, claims.devices.copy())
+
+    def without(self, row: int, member: Member) -> FreedCapacity:
+        """What the node ``row`` has if the pod, which is counted as gone from it, stays."""
+        node = self.of(row)
+        self._freed.release(member, node, -1.0)
+        return node
+
+    def free_on(self, rows: Sequence[int]) -> Floats:
+        """(rows, resources) the resources that some nodes have."""
+        free: Floats = self._free[rows]
+        return free
+
+    def freed_by(self, member: Member) -> list[tuple[int, float]]:
+        """The rows and amounts of the resources that evicting the pod releases."""
+        return self._freed.of(member)
 
 
 def _max_freed(state: CycleState, member: Member) -> Floats:

@@ -32,6 +32,7 @@ from kai_py.plan.victims.units import (
     VictimUnit,
     elastic_gangs_below_min,
     is_evicted_with,
+    is_on,
     keeps_min_members,
     pods_of,
     split_by_pod,
@@ -252,9 +253,13 @@ class VictimReduction:
         ``selection`` then no longer counts them as evicted; otherwise the list is empty.
         """
         used_nodes = self._trials.used_nodes
-        on_used = [u for u in units if any(member.node in used_nodes for member in u.members)]
-        on_others = [u for u in units if all(member.node not in used_nodes for member in u.members)]
-        elsewhere = [u for u in on_others if not is_evicted_with(u, on_used)]
+        on_used = units_by_gang(unit for unit in units if is_on(unit, used_nodes))
+        elsewhere = [
+            unit
+            for unit in units
+            if not is_on(unit, used_nodes)
+            and not is_evicted_with(unit, on_used.get(unit.gang.key, ()))
+        ]
         return self._drop_together(selection, units, elsewhere)
 
     def _units_beside(

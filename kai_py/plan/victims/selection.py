@@ -13,7 +13,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import CapacityCount
 from kai_py.plan.victims.strategy import VictimStrategy
-from kai_py.plan.victims.units import VictimUnit, is_evicted_with, pods_of
+from kai_py.plan.victims.units import VictimUnit, is_evicted_with, is_on, pods_of
 from kai_py.policy.queue_usage import QuotaBound, exceeds, shared_depth
 from kai_py.snapshot.gangs import Gang
 
@@ -94,11 +94,12 @@ class VictimSelection:
             self._poll()
             if self._excluded and self._is_excluded(unit):
                 continue
-            if any(is_alike(unit) for is_alike in self._excluded_alike):
+            if self._excluded_alike and any(alike(unit) for alike in self._excluded_alike):
                 self._let_stay(unit)
                 continue
             found.append(unit)
-            missing -= self._capacity_count.max_gained(unit.members)
+            if missing > 0:
+                missing -= self._capacity_count.max_gained(unit.members)
             if missing <= 0 and len(found) >= least:
                 break
         self._read_ahead = list(read)
@@ -167,24 +168,14 @@ class VictimSelection:
         """
         if not self._queue_limits.never_exceeded:
             return []
-        without = _nodes_without_gain(self._capacity_count, units)
-        if not without:
-            return []
+        gaining = self._capacity_count.gaining_nodes()
         of_gang = Counter(unit.gang.key for unit in units)
-        return [
-            unit
-            for unit in units
-            if unit.members[0].node in without
-            and of_gang[unit.gang.key] == 1
-            and all(m.node in without for m in unit.members)
-        ]
+        return [u for u in units if of_gang[u.gang.key] == 1 and not is_on(u, gaining)]
 
     def gaining(self) -> list[VictimUnit]:
         """The selected units of which a pod is on a node that fits more replicas without them."""
-        without = _nodes_without_gain(self._capacity_count, self.units)
-        if not without:
-            return self.units
-        return [u for u in self.units if any(m.node not in without for m in u.members)]
+        gaining = self._capacity_count.gaining_nodes()
+        return [unit for unit in self.units if is_on(unit, gaining)]
 
     def exclude(
         self, unit: VictimUnit, is_alike: Callable[[VictimUnit], bool] | None = None
@@ -208,11 +199,6 @@ class VictimSelection:
 
     def _let_stay(self, unit: VictimUnit) -> None:
         self._excluded.setdefault(unit.gang.key, []).append(unit)
-
-
-def _nodes_without_gain(capacity_count: CapacityCount, units: Iterable[VictimUnit]) -> set[str]:
-    nodes = {member.node for unit in units for member in unit.members}
-    return {node for node in nodes if not capacity_count.has_gained(node)}
 
 
 class _QueueLimits:

@@ -250,6 +250,12 @@ def is_evicted(unit: VictimUnit, evicted: Container[str]) -> bool:
     return any(member.pod.uid in evicted for member in unit.members)
 
 
+def is_on(unit: VictimUnit, nodes: Container[str]) -> bool:
+    """Whether any pod of the unit is on one of ``nodes``."""
+    first, *others = unit.members
+    return first.node in nodes or (bool(others) and any(each.node in nodes for each in others))
+
+
 def split_by_pod(units: Iterable[VictimUnit], gang: Gang) -> list[VictimUnit]:
     """``units``, those of ``gang`` divided into one unit per pod, the last pod of each first."""
     divided: list[VictimUnit] = []

@@ -11,7 +11,6 @@ from kai_py.plan.actions import allocate_without_bypass
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
-from tests.plan.actions.test_passing_gangs import opened
 from tests.support.records import replace
 from tests.support.scenario import cluster, evicted, node, placed, pod, queue
 from tests.support.worlds import gang, replayed, world
@@ -219,7 +218,7 @@ def test_whoever_is_alone_in_line_gets_what_it_would_get_first(before):
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_gangs_that_wait_are_found_again_once_placements_are_undone(waits):
-    state, started_over = opened(contested(gang("low", pods=1, gpus=4, created=6))), []
+    state, started_over = contested(gang("low", pods=1, gpus=4, created=6)).session(), []
     turnover = SimpleNamespace(
         try_wait=lambda _gang: False, start_over=lambda: started_over.append(state.statement.placed)
     )

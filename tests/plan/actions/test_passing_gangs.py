@@ -6,17 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_py.dra.cluster_devices import ClusterDevices
-from kai_py.plan.cycle.memory import CycleMemory
-from kai_py.plan.cycle.opening import open_session
 from kai_py.plan.session import gang_queue
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
-from kai_py.plan.session.settings import CycleSettings
-from kai_py.plan.session.turns import Unwatched
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.support.examples import examples
-from tests.support.worlds import World, gang, replayed, world
+from tests.support.worlds import gang, replayed, world
 
 QUEUES = [QueueInfo(name=name, deserved={"gpu": 6.0}) for name in ("a", "b")]
 SIZES = st.sampled_from([1, 6, 7, 7, 8, 8, 9])
@@ -29,11 +24,6 @@ def update_without_cache(self: GangQueue, queue: int) -> None:
     """As ``GangQueue.update``, without what it knows of gangs that exceed the share."""
     self._exceeding.clear()
     update(self, queue)
-
-
-def opened(each: World) -> CycleState:
-    memory = CycleMemory(ClusterDevices())
-    return open_session(each.snapshot(1000.0), CycleSettings(), memory, Unwatched())
 
 
 def popped(state: CycleState, steps: list[tuple[int, bool, bool]]) -> list[str]:
@@ -71,9 +61,9 @@ def test_the_order_is_that_of_looking_at_all_of_them_again(gangs, steps, passed)
     # The demand of the other queue leaves this one no more than what it deserves.
     each = world({"n0": 12}, *waiting, gang("other", gpus=6, pods=1, queue="b"), queues=QUEUES)
     with patch.object(gang_queue, "MAX_PASSED", passed):
-        known = popped(opened(each), steps)
+        known = popped(each.session(), steps)
         with patch.object(GangQueue, "update", update_without_cache):
-            assert popped(opened(each), steps) == known
+            assert popped(each.session(), steps) == known
 
 
 def test_gangs_that_exceed_the_share_are_looked_at_once(monkeypatch):
@@ -123,7 +113,7 @@ def test_gangs_pass_only_where_their_queue_would_come_after_another(queues, firs
         for i, queue in enumerate(queues)
     ]
     other = gang("other", gpus=6, pods=1, queue="b", node="n0")
-    state = opened(world({"n0": 12}, *waiting, other, queues=QUEUES))
+    state = world({"n0": 12}, *waiting, other, queues=QUEUES).session()
     found = GangQueue(state, waiting)
     found.update_all()
     found.update(state.quota.queues.positions["b"])
@@ -133,7 +123,7 @@ def test_gangs_pass_only_where_their_queue_would_come_after_another(queues, firs
 
 def test_the_next_gangs_of_each_queue_can_be_seen_before_their_turn():
     waiting = [gang(f"w{i}", pods=1, queue="aaab"[i], created=i) for i in range(4)]
-    state = opened(world({"n0": 12}, *waiting, queues=QUEUES))
+    state = world({"n0": 12}, *waiting, queues=QUEUES).session()
     found = GangQueue(state, waiting)
     names = {state.quota.queues.positions[name]: name for name in "ab"}
 

@@ -11,7 +11,6 @@ from kai_py.plan.victims.eviction_cost import EvictionCosts
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.plan.victims.units_by_node import UnitsByNode
-from tests.mutation.test_survivors_of_plans import session
 from tests.support.examples import examples
 from tests.support.scenario import (
     budget,
@@ -77,7 +76,7 @@ def test_a_node_that_fits_once_all_have_left_comes_before_one_that_never_does():
     running = [gang(f"{at}{i}", node=at, pods=1, created=i) for i in range(3) for at in "ba"]
     late = [gang("b3", node="b", pods=1, created=9)]
     waits = gang("waits", pods=1, gpus=5)
-    state = session(world({"a": 5, "b": 4}, *running, *late, waits))
+    state = world({"a": 5, "b": 4}, *running, *late, waits).session()
     units = [VictimUnit(each, each.members) for each in (*running, *late)]
     laid_out = UnitsByNode(state, units, EvictionCosts(state))
     ordered = in_order(laid_out, waits.members[0], np.ones(2, dtype=bool))
