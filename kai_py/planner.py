@@ -238,6 +238,8 @@ def cycle_settings(configuration: Configuration) -> CycleSettings:
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
             min_runtime_method=configuration.eviction.reclaim_resolve_method,
+            relocates_ownerless=configuration.eviction.consolidate_ownerless
+            or PROFILES[configuration.rules].relocates_ownerless,
         ),
         gpu_strategy=configuration.placement.gpu,
         cpu_strategy=configuration.placement.cpu,

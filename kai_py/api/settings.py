@@ -31,6 +31,9 @@ class EvictionConfig(ApiModel):
     relocated."""
     consolidate_at_most: Annotated[int, Field(ge=0, strict=True)] = 16
     """Maximum number of pods relocated for one gang."""
+    consolidate_ownerless: bool = False
+    """Whether pods without an owner, which nothing creates again, may be relocated; always with the
+    ``kai`` rules."""
     preempt_min_runtime: Duration = 0.0
     """Time a workload runs before it may be preempted, for queues that neither have nor inherit
     one."""

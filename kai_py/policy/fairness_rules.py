@@ -3,8 +3,9 @@
 ``native`` divides exactly, finishes a priority before the next, scales deserved amounts in
 proportion when the cluster is smaller than their sum, compares only the resources that a gang
 requests, gives no gang capacity that an earlier gang needs together with victims, minimises the
-victims inside a queue, and counts no demand that the cluster can never serve. ``kai`` follows
-KAI-Scheduler 0.17, for clusters that keep its Queues and expect its figures.
+victims inside a queue, counts no demand that the cluster can never serve, and consolidates no pod
+that nothing would create again. ``kai`` follows KAI-Scheduler 0.17, for clusters that keep its
+Queues and expect its figures.
 """
 
 from dataclasses import dataclass
@@ -75,6 +76,8 @@ class FairnessRules:
     surplus (0: not at all). A larger ``saturation_multiplier`` makes reclaim more reluctant.
     Default min runtimes, in seconds, are for queues that neither have nor inherit one.
     ``mig_slices_per_gpu``: for MIG devices of a device plugin; KAI counts every slice as a GPU.
+    ``relocates_ownerless``: whether consolidation evicts pods without an owner, which nothing
+    creates again.
     """
 
     division: Division = Division.EXACT
@@ -88,6 +91,7 @@ class FairnessRules:
     victim_preference: VictimPreference = VictimPreference.FEWEST
     mig_slices_per_gpu: float = MIG_SLICES_PER_GPU
     counted_demand: CountedDemand = CountedDemand.FEASIBLE
+    relocates_ownerless: bool = False
 
     def __post_init__(self) -> None:
         lowest = {
@@ -111,5 +115,6 @@ KAI = FairnessRules(
     victim_preference=VictimPreference.YOUNGEST,
     mig_slices_per_gpu=1.0,
     counted_demand=CountedDemand.ALL,
+    relocates_ownerless=True,
 )
 PROFILES = {Profile.NATIVE: NATIVE, Profile.KAI: KAI}

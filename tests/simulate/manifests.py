@@ -53,8 +53,9 @@ def job(name, pods):
     }
 
 
-def plan(*documents, **options):
-    found = plan_objects(ObjectsInFiles(list(documents)), Configuration(), **options)
+def plan(*documents, configuration=None, **options):
+    configuration = configuration or Configuration()
+    found = plan_objects(ObjectsInFiles(list(documents)), configuration, **options)
     return msgspec.to_builtins(found)
 
 

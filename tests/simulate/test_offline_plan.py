@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from kai_py.config import Configuration
 from kai_py.simulate.offline_plan import newest_time
 from tests.simulate.manifests import (
     ANY_DEVICE,
@@ -197,10 +198,36 @@ def test_a_terminating_pod_has_gone_after_the_first_cycle():
 
 
 def test_pods_that_say_nothing_of_their_start_may_be_relocated():
-    running = [pod(name, gpus=2, node=at) for name, at in (("a", "n0"), ("b", "n1"))]
-    found = plan(node("n0"), node("n1"), QUEUE, *running, pod("large", gpus=4), until_rest=True)
+    found = plan(*half_full(owned=True), pod("large", gpus=4), until_rest=True)
     assert [each["rule"] for each in found["evictions"]] == ["consolidate"]
     assert [*placed_on(found)] == ["default/large"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "moves"),
+    [
+        ({}, False),
+        ({"eviction": {"consolidateOwnerless": True}}, True),
+        ({"rules": "kai"}, True),
+    ],
+)
+def test_pods_without_an_owner_are_relocated_only_where_that_is_asked_for(settings, moves):
+    """Nothing creates them again."""
+    objects = [*half_full(owned=False), pod("large", gpus=4)]
+    configuration = Configuration.model_validate(settings)
+    found = plan(*objects, until_rest=True, configuration=configuration)
+    assert bool(found["evictions"]) is moves
+    assert [*placed_on(found)] == (["default/large"] if moves else [])
+
+
+def half_full(*, owned):
+    """Two nodes with four GPUs each, of which one pod has two."""
+    running = [pod(name, gpus=2, node=at) for name, at in (("a", "n0"), ("b", "n1"))]
+    for each in running if owned else ():
+        name = each["metadata"]["name"]
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"rs-{name}"}
+        each["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    return [node("n0"), node("n1"), QUEUE, *running]
 
 
 def test_what_waits_for_a_pod_that_terminates_late_is_decided_before_the_plan_rests():

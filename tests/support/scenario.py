@@ -37,6 +37,7 @@ from kai_py.plan.cycle.memory import CycleMemory
 from kai_py.plan.cycle.run import run_cycle
 from kai_py.plan.plan import Plan
 from kai_py.plan.session.settings import CycleSettings
+from kai_py.policy.fairness_rules import FairnessRules
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.tables.queue_objects import queue_info
 from tests.support.records import from_json
@@ -314,6 +315,10 @@ KINDS = {
 }
 
 
+AS_IF_OWNED = FairnessRules(relocates_ownerless=True)
+"""Most pods of tests have no owner, and stand for pods that are created again."""
+
+
 @dataclass
 class Cluster:
     """Objects by kind and name, and the builder that follows them."""
@@ -351,7 +356,7 @@ class Cluster:
         return self.builder.snapshot(START + now)
 
     def plan(self, now: float = 1000.0) -> Plan:
-        settings = CycleSettings(**self.settings)
+        settings = CycleSettings(**{"rules": AS_IF_OWNED, **self.settings})
         return run_cycle(self.snapshot(now), settings, self.memory)
 
 

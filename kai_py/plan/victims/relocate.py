@@ -104,6 +104,8 @@ def move_whole(
 
 def may_relocate(state: CycleState, unit: VictimUnit) -> bool:
     """Whether the unit may be relocated at all, wherever it fits."""
+    if not (state.quota.rules.relocates_ownerless or are_created_again(unit.members)):
+        return False
     return all(map(owns_all_claims, unit.members)) and state.eviction_limits.has_settled(unit)
 
 

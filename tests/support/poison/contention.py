@@ -125,6 +125,13 @@ def _borrowers() -> list[Document]:
         "ageing": "1m",
         "on_pod_loss": "restart",
     }
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "borrowers",
+        "uid": "borrowers",
+    }
+    owner |= {"controller": True}
     budget = document(
         "policy/v1",
         "PodDisruptionBudget",
@@ -142,7 +149,7 @@ def _borrowers() -> list[Document]:
                 "full",
                 runs=True,
                 notes=gang_notes(f"borrower-{number // 3}", 2, **(declared if number < 3 else {})),
-                meta={"labels": {"budget": "yes"}},
+                meta={"labels": {"budget": "yes"}, "ownerReferences": [owner]},
                 priority=number,
                 nodeSelector={"kubernetes.io/hostname": "full"} if number > 4 else {},
             )
