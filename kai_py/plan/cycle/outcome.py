@@ -7,10 +7,11 @@ ignored, in full or in part, because of what it contains (``object_problems``).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from kai_py.api.groups import grouped
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.references import PodRef
 from kai_py.api.texts import count_of
@@ -72,6 +73,7 @@ def queue_shares(
     owed_non_preemptible = _nonzero_by_queue(quota, usage.owed_non_preemptible)
     scaled = _marked_by_queue(quota, divided.scaled, divided.deserved)
     absent = [name for name in quota.resources if _is_of_absent_class(state, name)]
+    problems = grouped(quota.problems, lambda problem: problem.queue)
 
     def share_of(name: str, q: int) -> QueueShare:
         return QueueShare(
@@ -83,7 +85,7 @@ def queue_shares(
             requested=demand[q],
             infeasible=infeasible[q],
             pending_gangs=pending_by_queue.get(name, 0),
-            problems=tuple([each for each in quota.problems if each.queue == name]),
+            problems=tuple(problems.get(name, ())),
             parent=queues.names[queues.parent[q]] if queues.depth[q] else "",
             scaled_deserved=scaled[q],
             non_preemptible=non_preemptible[q],
@@ -92,11 +94,7 @@ def queue_shares(
             priority=int(queues.priority[q]),
             api_version=queues.api_versions[q],
             spares=spares.get(name, ()),
-            absent_classes=tuple(
-                each.removeprefix(DEVICE_CLASS)
-                for each in absent
-                if deserved[q][each] > 0 or maximum[q][each] < math.inf
-            ),
+            absent_classes=_named_by_bounds(absent, deserved[q], maximum[q]),
             is_open=all(queues.namespaces[above] is None for above in queues.ancestry[q]),
             past_usage=quota.past_usage.get(name),
             evictions=state.eviction_limits.counted_evictions(name),
@@ -109,6 +107,14 @@ def queue_shares(
         except Exception as error:
             state.turns.fail_turn(step_key("queue shares"), error)
     return tuple(shares)
+
+
+def _named_by_bounds(
+    absent: Iterable[str], deserved: Mapping[str, float], maximum: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Those of the ``absent`` classes that a queue has bounds for, by name."""
+    bounded = (each for each in absent if deserved[each] > 0 or maximum[each] < math.inf)
+    return tuple(each.removeprefix(DEVICE_CLASS) for each in bounded)
 
 
 def _is_of_absent_class(state: CycleState, resource: str) -> bool:
