@@ -6,19 +6,21 @@ Groups that are required and don't exist yet are leaves that wait for a pod. A t
 is a node label key, always required. With the disruption mode ``all`` (``PodGroup`` in 1.36) a
 group is evicted as a whole.
 
-The tree is the same for all pods of a gang. What is below a composite group is read again only if
-one of these groups has changed.
+The tree is the same for all pods of a gang; only what is above a changed group is made again.
 
 Source: KEP-4671, scheduling.k8s.io v1alpha3 and later.
 """
 
-import operator
-from collections.abc import Sequence
-
 from msgspec import Struct
 
-from kai_py.api.bounded import remember
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.composite_groups import (
+    COMPOSITE_GROUPS,
+    MAX_DEPTH,
+    PARENT_FIELD,
+    CompositeGroups,
+    parent_of,
+)
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import (
     MAX_SUBGROUPS,
@@ -28,11 +30,7 @@ from kai_py.grouping.gang import (
 )
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.owner_chain import Owners
-from kai_py.snapshot.object_cache import PARENT_FIELD
 from kai_py.snapshot.pod_claims import POD_GROUPS
-
-COMPOSITE_GROUPS = "compositepodgroups"
-MAX_DEPTH = 10
 
 
 class GroupTree(Struct, frozen=True):
@@ -45,18 +43,22 @@ class GroupTree(Struct, frozen=True):
 def group_tree(group: Unstructured, owners: Owners) -> GroupTree:
     """The tree of ``group``; raises InvalidWorkloadError for a loop or a missing part.
 
-    Cost: two look-ups per composite group of the tree.
+    Cost: one look-up per composite group above it, once its tree is made.
     """
     root = group_ancestors(group, owners)[-1]
-    tree = _leaf(root, "") if root is group else _composite(root, "", owners, MAX_DEPTH).tree
-    return GroupTree(root, tree)
+    if root is group:
+        return GroupTree(root, _leaf(root, ""))
+    made = _composite(root, "", owners.groups_within(root), MAX_DEPTH)
+    if made.problem:
+        raise InvalidWorkloadError(made.problem)
+    return GroupTree(root, made.tree)
 
 
 def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, ...]:
     """``group`` and the composite groups above it; raises as ``group_tree`` does."""
     ancestors = [group]
-    while name := ancestors[-1].first_at(PARENT_FIELD):
-        found = owners.named(COMPOSITE_GROUPS, group.metadata.namespace, str(name))
+    while name := parent_of(ancestors[-1]):
+        found = owners.named(COMPOSITE_GROUPS, group.metadata.namespace, name)
         if not isinstance(found, Unstructured):
             raise InvalidWorkloadError(
                 f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)'
@@ -69,83 +71,48 @@ def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, 
     return tuple(ancestors)
 
 
-class _Composite(Struct, frozen=True):
-    """The tree of a composite group, of ``size`` subgroups, and all that it was made from.
+class _Made(Struct, frozen=True):
+    """The tree of a composite group, of ``size`` subgroups, or what is wrong with it."""
 
-    ``groups``: the PodGroups directly below it; ``below``: the trees of its composite groups.
-    ``problem``: what is wrong with it; then there is no tree.
-    """
-
-    group: Unstructured
-    groups: tuple[Unstructured, ...]
-    below: tuple["_Composite", ...]
-    tree: Subgroup
+    tree: Subgroup = Subgroup()
     size: int = 0
     problem: str = ""
 
 
-_KNOWN: dict[tuple[str, str, str], _Composite] = {}
-"""Trees by namespace, name and the name in the tree; each is used only if nothing has changed."""
-MAX_KNOWN = 4096
-"""Composite groups of which the tree is kept."""
+def _composite(group: Unstructured, name: str, groups: CompositeGroups, depth: int) -> _Made:
+    """The tree of a composite group, called ``name`` in it; made once at a ``depth``."""
+    kept = groups.kept(COMPOSITE_GROUPS, group)
+    if depth not in kept:
+        try:
+            kept[depth] = _made(group, name, groups, depth)
+        except InvalidWorkloadError as error:
+            kept[depth] = _Made(problem=str(error))
+    made: _Made = kept[depth]
+    return made
 
 
-def _composite(group: Unstructured, name: str, owners: Owners, depth: int) -> _Composite:
+def _made(group: Unstructured, name: str, groups: CompositeGroups, depth: int) -> _Made:
     if depth == 0:
         raise InvalidWorkloadError(
             f"{PARENT_FIELD}: the composite groups below {group.metadata.name} form a cycle"
         )
-    meta, size = group.metadata, 1
-    below: list[_Composite] = []
-    for each in owners.child_groups(COMPOSITE_GROUPS, meta.namespace, meta.name):
-        below.append(_composite(each, each.metadata.name, owners, depth - 1))
-        size = _counted(size + below[-1].size, group)
-    groups = owners.child_groups(POD_GROUPS, meta.namespace, meta.name)
-    key = meta.namespace, meta.name, name
-    known = _KNOWN.get(key)
-    if known is None or not _is_made_from(known, group, groups, below):
-        try:
-            tree, size = _tree(group, name, groups, below, size)
-            known = _Composite(group, groups, tuple(below), tree, size)
-        except InvalidWorkloadError as error:
-            known = _Composite(group, groups, tuple(below), Subgroup(), problem=str(error))
-        remember(_KNOWN, key, known, MAX_KNOWN)
-    if known.problem:
-        raise InvalidWorkloadError(known.problem)
-    return known
-
-
-def _is_made_from(
-    known: _Composite,
-    group: Unstructured,
-    groups: tuple[Unstructured, ...],
-    below: Sequence[_Composite],
-) -> bool:
-    return (
-        known.group is group
-        and known.groups is groups
-        and len(known.below) == len(below)
-        and all(map(operator.is_, known.below, below))
-    )
-
-
-def _tree(
-    group: Unstructured,
-    name: str,
-    groups: Sequence[Unstructured],
-    below: Sequence[_Composite],
-    size: int,
-) -> tuple[Subgroup, int]:
-    """The tree and its size; ``size``: that of itself and of the composite groups below it."""
-    _counted(size + len(groups), group)
-    children = [each.tree for each in below]
-    children += [_leaf(each, each.metadata.name) for each in groups]
+    size = 1
+    children: list[Subgroup] = []
+    for each in groups.below(COMPOSITE_GROUPS, group):
+        made = _composite(each, each.metadata.name, groups, depth - 1)
+        if made.problem:
+            raise InvalidWorkloadError(made.problem)
+        size = _counted(size + made.size, group)
+        children.append(made.tree)
+    leaves = groups.below(POD_GROUPS, group)
+    _counted(size + len(leaves), group)
+    children += [_kept_leaf(each, groups) for each in leaves]
     needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1, least=1)
     if needed > MAX_SUBGROUPS:
         field = "spec.schedulingPolicy.gang.minGroupCount"
         raise InvalidWorkloadError(f"{field} must be at most {MAX_SUBGROUPS}, is {needed}")
     missing = range(len(children), max(needed, 1))
-    size = _counted(size + len(groups) + len(missing), group)
+    size = _counted(size + len(leaves) + len(missing), group)
     children += [Subgroup(name=f"{group.metadata.name}/{n}", min_members=1) for n in missing]
     tree = Subgroup(
         name=name,
@@ -154,7 +121,15 @@ def _tree(
         topology=_constraint(group),
         evicted_together=_evicted_together(group),
     )
-    return tree, size
+    return _Made(tree, size)
+
+
+def _kept_leaf(group: Unstructured, groups: CompositeGroups) -> Subgroup:
+    kept = groups.kept(POD_GROUPS, group)
+    if not kept:
+        kept[0] = _leaf(group, group.metadata.name)
+    leaf: Subgroup = kept[0]
+    return leaf
 
 
 def _counted(size: int, group: Unstructured) -> int:

@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.composite_groups import CompositeGroups
 
 OwnerObject = Job | Pod | PartialObjectMetadata | Unstructured
 
@@ -66,10 +67,8 @@ class Owners(Protocol):
         ``podgroups.scheduling.run.ai``.
         """
 
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
-        """Groups that name the composite group ``parent`` as theirs, by name."""
+    def groups_within(self, root: Unstructured) -> CompositeGroups:
+        """The groups by the one above them; of these, those within ``root`` are read."""
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name, in order."""
@@ -103,12 +102,10 @@ class KnownOwners(Struct, frozen=True):
         """An object that another one names."""
         return self.find_named(collection, namespace, name)
 
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
+    def groups_within(self, root: Unstructured) -> CompositeGroups:
         """No groups."""
-        del collection, namespace, parent
-        return ()
+        del root
+        return CompositeGroups()
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """No schedulers."""
@@ -247,11 +244,9 @@ class LookupRecorder:
         self.lookups[collection, namespace, name] = found
         return found
 
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
-        """Groups that name the composite group ``parent`` as theirs."""
-        return self._owners.child_groups(collection, namespace, parent)
+    def groups_within(self, root: Unstructured) -> CompositeGroups:
+        """The groups by the one above them."""
+        return self._owners.groups_within(root)
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name."""

@@ -20,6 +20,7 @@ from kai_py.api.records.storage import (
     StorageClass,
 )
 from kai_py.api.records.unstructured import Unstructured
+from kai_py.grouping.composite_groups import COMPOSITE_GROUPS, CompositeGroups, within
 from kai_py.grouping.owner_chain import Absence, GroupKind, OwnerObject, kind_of
 from kai_py.snapshot.object_cache import Key, ObjectCache
 
@@ -151,12 +152,10 @@ class RecordingOwners:
         """A watched object by collection and name."""
         return self._get(collection, namespace, name)
 
-    def child_groups(
-        self, collection: str, namespace: str, parent: str
-    ) -> tuple[Unstructured, ...]:
-        """Groups that name the composite group ``parent`` as theirs, by name."""
-        self.looked_up.append(("below", collection, namespace, parent))
-        return self._objects.child_groups(collection, namespace, parent)
+    def groups_within(self, root: Unstructured) -> CompositeGroups:
+        """The groups by the one above them; of these, those within ``root`` are read."""
+        self.looked_up.append(within(COMPOSITE_GROUPS, root))
+        return self._objects.composite_groups
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name, in order."""

@@ -1,8 +1,8 @@
 """The watched objects that pods and devices are derived from, as they are looked up.
 
-Objects are keyed by (collection name, namespace, name), owners also by ("uid", uid), the groups
-below a composite group by ("below", collection, namespace, name). Claims are shown as what is being
-written will make them. O(1) for each change and each look.
+Objects are keyed by (collection name, namespace, name), owners also by ("uid", uid); groups within
+composite groups are in ``grouping/composite_groups.py``. Claims are shown as what is being written
+will make them. O(1) for each change and each look.
 
 A device that its driver could not make ready would be the first choice again at the next attempt.
 It is tainted as by a DeviceTaintRule until some time has passed, so that another one is tried, and
@@ -12,8 +12,7 @@ Sources: KEP-5007 (binding conditions), KEP-5055 (taints).
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,14 +24,16 @@ from kai_py.api.records.resource_admin import (
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.times import lies_ahead
+from kai_py.grouping.composite_groups import CompositeGroups
 from kai_py.grouping.owner_chain import OwnerObject
 from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Key = tuple[str, ...]
-PARENT_FIELD = "spec.parentCompositePodGroupName"
 DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
 """The empty name stands for the class of pods that name none."""
 
@@ -45,9 +46,8 @@ class ObjectCache:
 
     def __init__(self) -> None:
         """Start empty."""
+        self.composite_groups = CompositeGroups()
         self._by_key: dict[Key, object] = {}
-        self._child_groups: dict[Key, dict[str, Unstructured]] = {}
-        self._listed_groups: dict[Key, tuple[Unstructured, ...]] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -82,7 +82,7 @@ class ObjectCache:
             return key, *(("extendedresources", "", name) for name in served)
         elif isinstance(changed, ResourceClaim):
             self._store_claim(changed, present=new is not None)
-        return key, ("uid", meta.uid), *self._update_child_groups(kind, old, new)
+        return key, ("uid", meta.uid), *self.composite_groups.apply(kind, old, new)
 
     def set_readable(self, kind: tuple[str, str], *, readable: bool) -> None:
         """Note whether a kind may be read: devices without their claims would all look idle."""
@@ -98,19 +98,6 @@ class ObjectCache:
     def drop_deleted_owner(self, uid: str) -> None:
         """Forget a deleted owner that no pod depends on any more."""
         self._by_key.pop(("uid", uid), None)
-
-    def child_groups(self, kind: str, namespace: str, parent: str) -> tuple[Unstructured, ...]:
-        """Groups that name ``parent`` as the composite group above them, by name.
-
-        It is the same tuple as long as none of them changes.
-        """
-        key: Key = ("below", kind, namespace, parent)
-        if key not in self._child_groups:
-            return ()
-        if key not in self._listed_groups:
-            found = self._child_groups[key]
-            self._listed_groups[key] = tuple(found[name] for name in sorted(found))
-        return self._listed_groups[key]
 
     def get(self, kind: str, namespace: str, name: str) -> object | None:
         """A watched object by kind and name."""
@@ -180,22 +167,6 @@ class ObjectCache:
                 claims_generation=self._claims_generation,
             )
         return self._snapshot
-
-    def _update_child_groups(
-        self, kind: str, old: object | None, new: object | None
-    ) -> Iterator[Key]:
-        """Note what is below which composite group; gives the keys that this changes."""
-        for each in (old, new):
-            parent = each.first_at(PARENT_FIELD) if isinstance(each, Unstructured) else None
-            if not isinstance(each, Unstructured) or not isinstance(parent, str):
-                continue
-            key: Key = ("below", kind, each.metadata.namespace, parent)
-            self._listed_groups.pop(key, None)
-            below = self._child_groups.setdefault(key, {})
-            _put(below, each.metadata.name, each if each is new else None)
-            if not below:
-                del self._child_groups[key]
-            yield key
 
     def _store(self, key: Key, new: object | None) -> None:
         if new is None:

@@ -44,7 +44,7 @@ def test_leaves_are_made_once_for_all_pods(leaves_made):
     leaves_made.clear()
     cluster.add(group("g03", 2, **below("decode")))
     cluster.plan()
-    assert sorted(leaves_made) == [f"g{i:02}" for i in range(GROUPS)]
+    assert leaves_made == ["g03"]
     leaves_made.clear()
     cluster.add(members("g05", 2)).plan()
     assert not leaves_made
@@ -73,6 +73,50 @@ def test_groups_of_two_clusters_are_not_confused():
     second.add(members("g00", 1))
     assert first.why()[TREE][0] == "BelowMinMember"
     assert list(placed(second.plan())) == ["g00-0"]
+
+
+def test_pods_depend_on_few_objects_however_many_groups_there_are():
+    """On every composite group of the tree, thousands of pods would depend a thousand times."""
+    many = [composite(f"c{i:02}", 1, **below("serve")) for i in range(30)]
+    groups = [group(f"g{i:02}", 1, **below(f"c{i:02}")) for i in range(30)]
+    cluster = Cluster(QUEUE, node("n", 8), composite("serve", 1), many, groups)
+    cluster.add(members("g07", 1)).plan()
+    dependencies = cluster.planner.builder._dependencies
+    [keys] = dependencies._keys.values()
+    assert len(keys) < 15
+    for changed in ("serve", "c07"):
+        assert ("compositepodgroups", "default", changed) in keys
+    assert ("within", "compositepodgroups", "default", "serve") in keys
+
+
+def test_a_group_moves_from_one_tree_to_another_and_back():
+    cluster = Cluster(QUEUE, node("n", 8), composite("a", 1), composite("b", 1))
+    cluster.add(composite("inner", 1, **below("a")))
+    cluster.add([group(name, 1, **below("inner")) for name in ("one", "two")])
+    cluster.add(group("three", 1, **below("b")))
+    for name in ("one", "two", "three"):
+        cluster.add(members(name, 1))
+    for above in ("a", "b", "a", "b"):
+        cluster.add(composite("inner", 1, **below(above)))
+        gangs = cluster.snapshot().gangs
+        sizes = {key.rpartition("/")[2]: len(gang.members) for key, gang in gangs.items()}
+        assert sizes == ({"a": 2, "b": 1} if above == "a" else {"b": 3})
+    cluster.remove(composite("inner", 1, **below("b")))
+    problems = {gang.key: gang.problem for gang in cluster.snapshot().gangs.values()}
+    assert sum("does not exist (yet)" in problem for problem in problems.values()) == 2
+
+
+def test_a_change_at_the_deepest_level_reaches_the_tree():
+    """Ten composite groups are above each other; the eleventh is too deep for all pods."""
+    chain = [composite(f"c{i}", 1, **(below(f"c{i - 1}") if i else {})) for i in range(10)]
+    cluster = Cluster(QUEUE, node("n", 8), chain, group("top", 1, **below("c0")))
+    cluster.add(members("top", 1))
+    assert "top-0" in placed(cluster.plan())
+    deeper = composite("c10", 1, **below("c9"))
+    cluster.add(deeper)
+    assert [stage for stage, _ in cluster.why().values()] == ["Invalid"]
+    cluster.remove(deeper)
+    assert "top-0" in placed(cluster.plan())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kai_py.api.records.policy import (
     PriorityClass,
 )
 from kai_py.api.records.unstructured import unstructured
+from kai_py.grouping.composite_groups import COMPOSITE_GROUPS, CompositeGroups
 from kai_py.plan.state.cluster_totals import ClusterTotals
 from kai_py.snapshot.accounting import GPU
 from kai_py.snapshot.derived_pod import PodUsage
@@ -102,17 +103,21 @@ def test_the_default_priority_class_is_the_one_that_is_so_now():
 
 
 def test_no_composite_group_is_kept_after_the_last_group_below_it():
-    objects = ObjectCache()
-    document = {
-        "metadata": {"name": "g", "namespace": "ns", "uid": "u"},
-        "spec": {"parentCompositePodGroupName": "above"},
-    }
-    group = unstructured(document, ("spec",))
-    objects.apply("podgroups", None, group)
-    objects.apply("podgroups", group, group)
-    assert objects.child_groups("podgroups", "ns", "above") == (group,)
-    objects.apply("podgroups", group, None)
-    assert not objects._child_groups
+    groups = CompositeGroups()
+    above, group = (
+        unstructured({"metadata": {"name": name, "namespace": "ns"}, "spec": spec}, ("spec",))
+        for name, spec in (("above", {}), ("g", {"parentCompositePodGroupName": "above"}))
+    )
+    groups.apply(COMPOSITE_GROUPS, None, above)
+    groups.apply("podgroups", None, group)
+    groups.apply("podgroups", group, group)
+    assert groups.below("podgroups", above) == (group,)
+    groups.kept(COMPOSITE_GROUPS, above)[0] = "tree"
+    groups.apply("podgroups", group, None)
+    groups.apply(COMPOSITE_GROUPS, above, None)
+    assert not groups._below
+    assert not groups._kept
+    assert not groups._parents
 
 
 def test_no_node_is_kept_after_the_last_pod_with_a_volume_on_it():
