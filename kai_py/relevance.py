@@ -10,7 +10,7 @@ import asyncio
 from msgspec.structs import replace
 
 from kai_py.api.records.core import ObjectMeta, Pod
-from kai_py.api.records.kai import KaiPodGroup, KaiQueue
+from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
 from kai_py.api.records.unstructured import same_owner
@@ -68,8 +68,6 @@ def affects_plan(old: object | None, new: object | None) -> bool:
             return _claim(old) != _claim(new)
         case (WatchedQueue() | KaiQueue(), WatchedQueue() | KaiQueue()):
             return _queue(old) != _queue(new)
-        case KaiPodGroup(), KaiPodGroup():
-            return _pod_group(old) != _pod_group(new)
     return not same_owner(old, new)
 
 
@@ -125,11 +123,6 @@ def _claim(claim: ResourceClaim) -> tuple[object, ...]:
 def _queue(queue: WatchedQueue | KaiQueue) -> tuple[object, ...]:
     spec = queue.spec if isinstance(queue, KaiQueue) else queue.queue.spec
     return (_meta(queue.metadata), spec)
-
-
-def _pod_group(group: KaiPodGroup) -> tuple[object, ...]:
-    pools = tuple(condition.node_pool for condition in group.status.scheduling_conditions)
-    return (_meta(group.metadata), group.spec, pools)
 
 
 def _meta(meta: ObjectMeta) -> tuple[object, ...]:

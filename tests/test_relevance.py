@@ -1,13 +1,25 @@
 from datetime import UTC, datetime
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
 from kai_py.api.queue import read_queue
 from kai_py.api.records.core import Condition, ObjectMeta, Pod, PodStatus
 from kai_py.api.records.job import Job, JobSpec, JobStatus
+from kai_py.api.records.kai import (
+    KaiPodGroup,
+    KaiPodGroupSpec,
+    KaiPodGroupStatus,
+    KaiResourcesStatus,
+    KaiSchedulingCondition,
+)
 from kai_py.api.records.node import Node, NodeStatus
+from kai_py.api.records.unstructured import unstructured
 from kai_py.relevance import affects_plan, confirms_binding
 from kai_py.watch.kinds import WatchedQueue
+from tests.dialects.feeding import Cluster, node
+from tests.dialects.test_native_groups import group as native_group
+from tests.dialects.test_native_groups import members
 
 READY = Condition(
     type="Ready", status="True", last_transition_time=datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,3 +97,42 @@ def test_how_many_pods_of_a_job_run_does_not_matter_but_how_many_ended_well_does
     assert affects_plan(old, replace(old, status=JobStatus(failed_indexes="3")))
     assert affects_plan(old, replace(old, spec=JobSpec(parallelism=2, suspend=True)))
     assert affects_plan(old, replace(old, metadata=replace(meta, annotations={"queue": "b"})))
+
+
+def test_conditions_of_groups_do_not_matter_but_their_claims_and_specs_do():
+    def group(version, spec, status):
+        meta = {"name": "g", "uid": "1", "resourceVersion": version}
+        document = {"metadata": meta, "spec": spec, "status": status}
+        return unstructured(document, ("spec", "status.conditions", "status.resourceClaimStatuses"))
+
+    old = group("1", {"minCount": 2}, {})
+    condition = {"type": "PodGroupScheduled", "status": "False", "message": "no capacity."}
+    assert not affects_plan(old, group("2", {"minCount": 2}, {"conditions": [condition]}))
+    assert affects_plan(old, group("2", {"minCount": 3}, {"conditions": [condition]}))
+    claims = [{"name": "gpu", "resourceClaimName": "g-gpu"}]
+    assert affects_plan(old, group("2", {"minCount": 2}, {"resourceClaimStatuses": claims}))
+
+
+def test_of_the_status_of_kai_groups_only_the_pools_that_were_tried_matter():
+    meta = ObjectMeta(name="g", uid="1", resource_version="1")
+    old = KaiPodGroup(metadata=meta, spec=KaiPodGroupSpec(min_member=2))
+    used = KaiPodGroupStatus(resources_status=KaiResourcesStatus(allocated={"cpu": "1"}))
+    assert not affects_plan(old, replace(old, status=used))
+    tried = KaiSchedulingCondition(node_pool="default", message="no capacity.")
+    first = replace(old, status=KaiPodGroupStatus(scheduling_conditions=(tried,)))
+    again = replace(tried, message="no capacity any more.")
+    assert affects_plan(old, first)
+    assert not affects_plan(first, replace(old, status=KaiPodGroupStatus((again,))))
+    assert affects_plan(old, replace(old, spec=KaiPodGroupSpec(min_member=3)))
+    assert affects_plan(old, replace(old, metadata=replace(meta, annotations={"queue": "b"})))
+
+
+def test_statuses_of_groups_derive_no_pod_again():
+    cluster = Cluster(node("n", 8), native_group("train", 2), members("train", 2))
+    cluster.plan()
+    with patch.object(cluster.planner.builder, "_derive") as derived:
+        pending = {"type": "PodGroupScheduled", "status": "False", "message": "no capacity."}
+        cluster.add({**native_group("train", 2), "status": {"conditions": [pending]}})
+        assert not derived.mock_calls
+        cluster.add(native_group("train", 3))
+        assert len(derived.mock_calls) == 2

@@ -6,8 +6,8 @@ unused pod templates would cost more memory than all the rest.
 
 Nothing deeper than ``MAX_NESTING`` levels is kept: comparing and printing it would fail.
 
-``same_owner`` compares two versions of an owner by what is read of them, because status and
-bookkeeping change far more often.
+``same_owner`` compares two versions of an owner or group by what pods are derived from, because
+conditions and bookkeeping, some of which this scheduler writes, change far more often.
 """
 
 from collections import deque
@@ -18,6 +18,7 @@ import msgspec
 
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata
 from kai_py.api.records.job import Job
+from kai_py.api.records.kai import KaiPodGroup
 from kai_py.api.records.record import Record, record_decoder
 
 MAX_NESTING = 200
@@ -194,14 +195,14 @@ def _wanted_fields(value: Any, wanted: Trie) -> Any:
 
 
 def same_owner(old: object, new: object) -> bool:
-    """Whether two versions of an owner or namespace are equal in everything read of them."""
+    """Whether two versions of an owner, group or namespace are equal in all that pods depend on."""
     match old, new:
         case PartialObjectMetadata(), PartialObjectMetadata():
             return _relevant_metadata(old.metadata) == _relevant_metadata(new.metadata)
         case Unstructured(), Unstructured():
-            return old.content == new.content and _relevant_metadata(
-                old.metadata
-            ) == _relevant_metadata(new.metadata)
+            return _relevant_content(old) == _relevant_content(new)
+        case KaiPodGroup(), KaiPodGroup():
+            return _relevant_group_parts(old) == _relevant_group_parts(new)
         case Job(), Job():
             return _relevant_job_parts(old) == _relevant_job_parts(new)
     return False
@@ -211,6 +212,18 @@ def _relevant_job_parts(job: Job) -> tuple[object, ...]:
     status = job.status
     ended = status.succeeded, status.failed_indexes, status.failed_pods
     return job.spec, ended, _relevant_metadata(job.metadata)
+
+
+def _relevant_content(found: Unstructured) -> tuple[object, ...]:
+    status = found.content.get("status")
+    if isinstance(status, dict):
+        status = {name: value for name, value in status.items() if name != "conditions"}
+    return {**found.content, "status": status or None}, _relevant_metadata(found.metadata)
+
+
+def _relevant_group_parts(group: KaiPodGroup) -> tuple[object, ...]:
+    pools = [each.node_pool for each in group.status.scheduling_conditions]
+    return group.spec, pools, _relevant_metadata(group.metadata)
 
 
 def _relevant_metadata(meta: ObjectMeta) -> tuple[object, ...]:
