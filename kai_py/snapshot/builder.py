@@ -6,7 +6,7 @@ objects that they name, the tables see them, and ``snapshot`` hands out what the
 """
 
 from collections.abc import Callable, Generator, Iterable
-from itertools import chain, islice
+from itertools import chain
 
 from kai_py.api.pod_phases import SUCCEEDED, is_finished
 from kai_py.api.records.core import Pod
@@ -19,6 +19,7 @@ from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKi
 from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod, PodPlacement
 from kai_py.snapshot.missing_objects import CLAIMS, TEMPLATES
 from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
+from kai_py.snapshot.outdated_pods import OutdatedPods
 from kai_py.snapshot.own_pods import OwnPods
 from kai_py.snapshot.parsed_pods import Identify
 from kai_py.snapshot.placeholders import SuspendedJobs
@@ -77,7 +78,7 @@ class SnapshotBuilder:
         self._failed_devices = FailedDevices(self._objects)
         self._suspended_jobs = SuspendedJobs()
         self._resumed_jobs = ResumedJobs(settings.nomination_seconds)
-        self._outdated: dict[str, None] = {}
+        self._outdated = OutdatedPods()
         self._tables = SnapshotTables(
             identify,
             devices,
@@ -178,20 +179,25 @@ class SnapshotBuilder:
 
     def snapshot(self, now: float) -> Snapshot:
         """The cluster as known at ``now`` (seconds since the epoch)."""
-        steps = self.steps(now)
+        steps = self._steps(now)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
+                self._outdated.open()
                 pauses = self._failed_devices.next_end(), self._resumed_jobs.next_end()
                 return self._tables.snapshot(now, end.value, min(pauses))
 
-    def steps(self, now: float) -> Generator[None, None, NodeUsageState]:
-        """The work of ``snapshot`` in steps of bounded length; gives what nodes hold.
+    def steps(self, now: float) -> Generator[None, None, None]:
+        """The work of ``snapshot`` in steps of bounded length, in which each pod has one turn.
 
-        Changes may be applied between two steps. After the last one, ``snapshot`` costs what has
-        changed meanwhile.
+        Changes may be applied between two steps. Then ``snapshot`` costs what has changed.
         """
+        self._outdated.open()
+        yield from self._steps(now)
+        self._outdated.close()
+
+    def _steps(self, now: float) -> Generator[None, None, NodeUsageState]:
         tables = self._tables
         self._failed_devices.expire(now)
         for job_uid in self._resumed_jobs.expired(now):
@@ -202,22 +208,24 @@ class SnapshotBuilder:
         yield from self._devices.prepare(objects)
         if self._devices.sync(self._objects.devices()):
             for kind in COUNTED_KINDS:
-                self._derive_later(self._dependencies.dependents_of_kind(kind))
+                self._outdated.require(self._dependencies.dependents_of_kind(kind))
         tables.node_usage.set_published_memory(self._devices.published_gpu_memory())
         self._deleted_owners.drop_unused()
         self._owner_kinds.drop_unneeded(self._dependencies)
-        self._derive_later(tables.stuck_terminations.update(now))
+        self._outdated.require(tables.stuck_terminations.update(now))
         yield from self._derive_outdated()
         # This changes only charges, so that ``state`` is still right below.
         state = tables.node_usage.snapshot()
-        self._derive_later(tables.gpu_memory.update(state))
+        self._outdated.require(tables.gpu_memory.update(state))
         yield from self._derive_outdated()
         if tables.queue_access.update():
             tables.gangs.check_access_again()
-            self._derive_later(tables.gang_members.moved())
+            self._outdated.require(tables.gang_members.moved())
             yield from self._derive_outdated()
-        while tables.gangs.update(now, STEP):
+        left = tables.gangs.update(now, STEP)
+        while left > 0:
             yield
+            left = min(left - STEP, tables.gangs.update(now, STEP))
         return state
 
     def _apply_node(self, old: object | None, new: object | None) -> None:
@@ -324,19 +332,14 @@ class SnapshotBuilder:
         """Derive the pods that were derived from any of these objects; many of them later."""
         dependents = self._dependencies.dependents(keys)
         if len(dependents) > STEP:
-            self._derive_later(dependents)
+            self._outdated.add(dependents)
         else:
             self._derive_all([dependents])
 
-    def _derive_later(self, uids: Uids) -> None:
-        """Have pods derived again by the next snapshot."""
-        self._outdated.update(dict.fromkeys(uids))
-
     def _derive_outdated(self) -> Generator[None, None, None]:
         """Derive the pods that were left for later."""
-        while self._outdated:
-            for uid in tuple(islice(self._outdated, STEP)):
-                self._derive(uid)
+        while uids := self._outdated.take(STEP):
+            self._derive_all([uids])
             yield
 
     def _derive_all(self, touched: Iterable[Uids]) -> None:
@@ -346,7 +349,7 @@ class SnapshotBuilder:
 
     def _derive(self, uid: str) -> None:
         """Bring the tables in line with a pod and the objects that it names."""
-        self._outdated.pop(uid, None)
+        self._outdated.discard(uid)
         self._tables.parsed_pods.invalidate(uid)
         self._place_pod(uid)
 

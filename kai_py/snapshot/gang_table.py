@@ -187,8 +187,8 @@ class GangTable:
         """Keys of gangs whose pods rely on claims that other gangs are charged with, in order."""
         return tuple(sorted(self._sharing))
 
-    def update(self, now: float, at_most: int) -> bool:
-        """Bring gangs and sums up to date, ``at_most`` so many; whether there are more.
+    def update(self, now: float, at_most: int) -> int:
+        """Bring gangs and sums up to date, ``at_most`` so many; how many are left.
 
         A gang found below minMember is so since ``now``.
         """
@@ -196,7 +196,7 @@ class GangTable:
         for key in tuple(islice(self._changed, at_most)):
             del self._changed[key]
             self._rebuild(self._named.get(key, key), now)
-        return bool(self._changed)
+        return len(self._changed)
 
     def _rebuild(self, key: str, now: float) -> None:
         """Put the gang called ``key`` together, or the gang of each of its owners and queues."""

@@ -15,6 +15,7 @@ from tests.support.scenario import (
     cluster,
     device_class,
     gpu_slice,
+    job,
     job_with_pods,
     node,
     pod,
@@ -83,4 +84,49 @@ def test_what_many_pods_depend_on_is_taken_in_by_steps(done):
     assert done["_derive"] <= builder.STEP
     found = world.snapshot(1.0)
     assert {member.claims for gang in found.gangs.values() for member in gang.members} != {()}
+    assert done["_derive"] >= 99
+
+
+def test_a_job_that_is_edited_all_the_time_holds_up_no_snapshot(done):
+    """It is edited at each step: in as many steps as without edits its pods are all read once."""
+
+    def edited(number):
+        return job("big", 99, "team", **{"scheduling.kai.io/expected-runtime": f"{number}s"})
+
+    big = edited(1)
+    world = cluster(queue("team", 8), big)
+    world.add(*(pod(f"p{i}", 1, queue="team", owner=big) for i in range(99)))
+    world.snapshot(0.0)
+    world.add(edited(2))
+    done.clear()
+    for number, _ in enumerate(world.builder.steps(1.0)):
+        assert number < 10
+        world.add(edited(number + 3))
+    assert done["_derive"] == 99
+    world.snapshot(1.0)
+    assert done["_derive"] == 99
+    [gang] = world.snapshot(2.0).gangs.values()
+    assert gang.expected_runtime == number + 3
+    assert done["_derive"] == 198
+
+
+def test_gangs_that_change_all_the_time_hold_up_no_snapshot():
+    world = cluster(queue("team", 8))
+    gangs = [job_with_pods(f"wait-{i}", 1, queue="team") for i in range(99)]
+    for each in gangs:
+        world.add(*each)
+    for number, _ in enumerate(world.builder.steps(1.0)):
+        assert number < 10
+        world.builder._tables.gangs.refresh([f"default/Job/wait-{i}" for i in range(99)])
+    assert len(world.snapshot(1.0).gangs) == 99
+
+
+def test_pods_are_read_for_the_snapshot_at_hand_where_devices_of_their_class_changed(done):
+    world = cluster(queue("team", 8), device_class(), claim("held"))
+    world.add(*(claiming(pod(f"p{i}", 0, queue="team"), "held", template=False) for i in range(99)))
+    for _ in world.builder.steps(0.0):
+        pass
+    world.add(node("n", 0), gpu_slice("n"))
+    done.clear()
+    world.snapshot(0.0)
     assert done["_derive"] >= 99
