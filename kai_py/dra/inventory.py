@@ -18,7 +18,7 @@ from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.pools import Pool, PoolStatus, gather_pools, pool_fault
 from kai_py.dra.published_names import PublishedNames, published_names
 from kai_py.dra.rows import DeviceRow, ParsedSlice, parse_slice
-from kai_py.dra.taints import NO_EXECUTE
+from kai_py.dra.taints import NO_EXECUTE, TaintRules
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """The feature that a node declares when it can skip the preparation of a device."""
@@ -90,7 +90,7 @@ class Inventory:
     """By node name, the pools with slices for this node alone."""
     _shared_pools: dict[PoolID, int] = field(default_factory=dict)
     """Counts of the slices that several nodes may see, by pool."""
-    _rules: tuple[DeviceTaintRule, ...] = ()
+    _rules: TaintRules = field(default_factory=TaintRules)
     _views: dict[str, NodeDevices] = field(default_factory=dict)
     _devices: dict[PoolID, dict[str, DeviceRow]] = field(default_factory=dict)
     _faults: tuple[int, tuple[tuple[ResourceSlice, str], ...]] | None = None
@@ -107,7 +107,7 @@ class Inventory:
         rules: Sequence[DeviceTaintRule] = (),
     ) -> "Inventory":
         """Build an inventory of slices whose names need not be unique."""
-        inventory = cls(features=features, strategy=strategy, _rules=tuple(rules))
+        inventory = cls(features=features, strategy=strategy, _rules=TaintRules(rules))
         for position, resource_slice in enumerate(slices):
             inventory.put(resource_slice, key=f"{resource_slice.metadata.name}/{position}")
         return inventory
@@ -116,7 +116,9 @@ class Inventory:
         """Add a slice or replace its older version."""
         key = key or resource_slice.metadata.name
         self.discard(key)
-        rows = parse_slice(resource_slice, self._rules)
+        spec = resource_slice.spec
+        rules = self._rules.of_pool(PoolID(spec.driver, spec.pool.name))
+        rows = parse_slice(resource_slice, rules)
         self._slices[key] = rows
         self._pools[rows.pool_id][key] = rows
         if resource_slice.spec.node_name:
@@ -146,12 +148,13 @@ class Inventory:
             del self._pools[pool]
 
     def set_taint_rules(self, rules: Sequence[DeviceTaintRule]) -> None:
-        """Replace the taint rules; slices are parsed again with their taints."""
-        if tuple(rules) == self._rules:
+        """Replace the taint rules; slices of pools whose rules changed are parsed again."""
+        if tuple(rules) == self._rules.rules:
             return
-        self._rules = tuple(rules)
+        before, self._rules = self._rules, TaintRules(rules)
         for key, rows in list(self._slices.items()):
-            self.put(rows.slice, key=key)
+            if before.of_pool(rows.pool_id) != self._rules.of_pool(rows.pool_id):
+                self.put(rows.slice, key=key)
 
     def view(self, node: Node) -> NodeDevices:
         """What ``node`` can use; the same object until something changes."""

@@ -7,14 +7,17 @@ by it, nor is any by a rule whose class does not exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, product
+from operator import itemgetter
 
 import msgspec
 
+from kai_py.api.groups import grouped
 from kai_py.api.records.resource import DeviceClass, DeviceSelector, DeviceTaint
 from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.cel.expression import CompileError
 from kai_py.cel.values import CELRuntimeError
-from kai_py.dra.identity import DeviceID
+from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.selectors.device import CELDevice
 from kai_py.dra.selectors.selector import compile_selector
 
@@ -36,6 +39,30 @@ def with_class_selectors(
             selector = msgspec.structs.replace(selector, selectors=selectors)
             spec = msgspec.structs.replace(rule.spec, device_selector=selector)
             yield msgspec.structs.replace(rule, spec=spec)
+
+
+class TaintRules:
+    """Taint rules by the drivers and pools that they name."""
+
+    def __init__(self, rules: Iterable[DeviceTaintRule] = ()) -> None:
+        """``rules``: in the order in which their taints are listed."""
+        self.rules = tuple(rules)
+        named = ((n, rule) for n, rule in enumerate(self.rules) if rule.spec.device_selector)
+        self._named = grouped(named, lambda numbered: _pool_of(numbered[1]))
+
+    def of_pool(self, pool: PoolID) -> tuple[DeviceTaintRule, ...]:
+        """The rules that may taint devices of ``pool``, in order."""
+        keys = product((pool.driver, None), (pool.pool, None))
+        found = sorted(chain.from_iterable(self._named.get(key, ()) for key in keys), key=_number)
+        return tuple(rule for _, rule in found)
+
+
+def _pool_of(rule: DeviceTaintRule) -> tuple[str | None, str | None]:
+    selector = rule.spec.device_selector
+    return (None, None) if selector is None else (selector.driver, selector.pool)
+
+
+_number: Callable[[tuple[int, DeviceTaintRule]], int] = itemgetter(0)
 
 
 def rule_taints(

@@ -107,6 +107,34 @@ def test_a_taint_closes_a_device():
     assert found["gpu-1"].status is DeviceStatus.FREE
 
 
+def taint_rule(name, **selector):
+    taint = {"key": name, "effect": "NoSchedule"}
+    spec = {"deviceSelector": selector, "taint": taint}
+    return from_json(DeviceTaintRule, {"metadata": {"name": name}, "spec": spec})
+
+
+def test_a_taint_rule_has_only_its_pools_read_again():
+    published = [gpu_slice(f"n{i}", 2) for i in range(3)]
+    inventory = Inventory.of(published, rules=[taint_rule("all", driver="gpu.nvidia.com")])
+    before = dict(inventory.slices())
+    rules = [
+        taint_rule("pool", driver="gpu.nvidia.com", pool="n1"),
+        taint_rule("all", driver="gpu.nvidia.com"),
+        taint_rule("device", pool="n1", device="gpu-1"),
+        taint_rule("other", driver="gpu.amd.com"),
+    ]
+    inventory.set_taint_rules(rules)
+    again = [each for each in before if inventory.slices()[each] is not before[each]]
+    assert [before[each].slice for each in again] == [published[1]]
+    found = {
+        row.id.device: [taint.key for taint in row.taints]
+        for row in inventory.devices(PoolID("gpu.nvidia.com", "n1")).values()
+    }
+    assert found == {"gpu-0": ["pool", "all"], "gpu-1": ["pool", "all", "device"]}
+    inventory.set_taint_rules([])
+    assert not any(row.taints for each in inventory.slices().values() for row in each.rows)
+
+
 def test_partitions_stand_below_their_gpu():
     world = cluster(node("n0", 0), *mig("n0"))
     rows = tree_rows(entries_of(world.snapshot()))
