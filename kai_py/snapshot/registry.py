@@ -99,7 +99,7 @@ class SnapshotTables:
             admissions=self.admissions,
             queue_exists=self.queue_access.exists,
         )
-        self._budgets = DisruptionBudgets(pods, own.includes)
+        self._budgets = DisruptionBudgets(own.includes)
         self._starting = StartingPods(own.includes)
         self.object_tables = self._object_tables()
         self.pod_tables = self._pod_tables(schedulers)

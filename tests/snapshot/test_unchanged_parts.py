@@ -3,6 +3,8 @@
 Objects as they are looked up, and that nothing is kept of names that are gone.
 """
 
+from unittest.mock import patch
+
 import numpy as np
 
 from kai_py.api.gpu_share import GPU_RESOURCE
@@ -136,7 +138,7 @@ def test_budgets_are_built_again_only_for_pods_of_theirs_that_change_in_what_cou
         status = PodStatus(phase=phase, conditions=(Condition("Ready", ready),))
         return Pod(metadata=meta, status=status)
 
-    budgets = DisruptionBudgets({}, lambda _pod: True)
+    budgets = DisruptionBudgets(lambda _pod: True)
     spec = PodDisruptionBudgetSpec(
         selector=LabelSelector(match_labels={"app": "runs"}),
         unhealthy_pod_eviction_policy="AlwaysAllow",
@@ -168,8 +170,50 @@ def test_budgets_are_built_again_only_for_pods_of_theirs_that_change_in_what_cou
 
 
 def test_no_namespace_is_kept_after_its_last_budget():
-    budgets = DisruptionBudgets({}, lambda _pod: True)
+    budgets = DisruptionBudgets(lambda _pod: True)
     budget = PodDisruptionBudget(metadata=ObjectMeta(name="b", namespace="ns", uid="b"))
     budgets.apply("poddisruptionbudgets", None, budget)
     budgets.apply("poddisruptionbudgets", budget, None)
     assert not budgets._budgets
+
+
+def test_a_pod_is_among_those_of_its_first_two_budgets():
+    """The Eviction API refuses to evict a pod of several budgets, whichever they are."""
+
+    def seen(app, phase="Running"):
+        meta = ObjectMeta(name="p", namespace="ns", uid="p", labels={"app": app})
+        return Pod(metadata=meta, status=PodStatus(phase=phase))
+
+    def budget(name, app="runs", namespace="ns"):
+        selector = LabelSelector(match_labels={"app": app})
+        meta = ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}")
+        return PodDisruptionBudget(meta, PodDisruptionBudgetSpec(selector=selector))
+
+    def protecting():
+        assert {uid for each in budgets.snapshot() for uid in each.pods} <= {"p"}
+        return [each.name for each in budgets.snapshot()]
+
+    budgets = DisruptionBudgets(lambda _pod: True)
+    budgets.observe(seen("runs"))
+    for name in ("d", "b", "e", "c"):
+        budgets.apply("poddisruptionbudgets", None, budget(name))
+        budgets.apply("poddisruptionbudgets", None, budget(f"other-{name}", "other"))
+    budgets.apply("poddisruptionbudgets", None, budget("a", namespace="elsewhere"))
+    assert protecting() == ["ns/b", "ns/c"]
+    budgets.apply("poddisruptionbudgets", budget("b"), None)
+    assert protecting() == ["ns/c", "ns/d"]
+    budgets.apply("poddisruptionbudgets", budget("c"), budget("c", "other"))
+    assert protecting() == ["ns/d", "ns/e"]
+    budgets.observe(seen("other"))
+    assert protecting() == ["ns/c", "ns/other-b"]
+    with patch("kai_py.snapshot.tables.budgets._selects", side_effect=AssertionError):
+        budgets.observe(seen("other"))
+    budgets.observe(seen("other", phase="Pending"))
+    assert protecting() == []
+    budgets.observe(seen("runs"))
+    assert protecting() == ["ns/d", "ns/e"]
+    budgets.remove(seen("runs"))
+    assert protecting() == []
+    assert not budgets._pods
+    assert not budgets._protecting
+    assert not budgets._protected
