@@ -11,6 +11,8 @@ The tree is the same for all pods of a gang; only what is above a changed group 
 Source: KEP-4671, scheduling.k8s.io v1alpha3 and later.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from kai_py.api.records.unstructured import Unstructured
@@ -18,8 +20,8 @@ from kai_py.grouping.composite_groups import (
     COMPOSITE_GROUPS,
     MAX_DEPTH,
     PARENT_FIELD,
-    CompositeGroups,
     parent_of,
+    within,
 )
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import (
@@ -31,6 +33,8 @@ from kai_py.grouping.gang import (
 from kai_py.grouping.gang_template import InvalidWorkloadError
 from kai_py.grouping.owner_chain import Owners
 from kai_py.snapshot.pod_claims import POD_GROUPS
+
+NEEDED = "spec.schedulingPolicy.gang.minGroupCount"
 
 
 class GroupTree(Struct, frozen=True):
@@ -48,7 +52,7 @@ def group_tree(group: Unstructured, owners: Owners) -> GroupTree:
     root = group_ancestors(group, owners)[-1]
     if root is group:
         return GroupTree(root, _leaf(root, ""))
-    made = _composite(root, "", owners.groups_within(root), MAX_DEPTH)
+    made = _Trees(root, owners).tree(root, "", MAX_DEPTH)
     if made.problem:
         raise InvalidWorkloadError(made.problem)
     return GroupTree(root, made.tree)
@@ -79,57 +83,65 @@ class _Made(Struct, frozen=True):
     problem: str = ""
 
 
-def _composite(group: Unstructured, name: str, groups: CompositeGroups, depth: int) -> _Made:
-    """The tree of a composite group, called ``name`` in it; made once at a ``depth``."""
-    kept = groups.kept(COMPOSITE_GROUPS, group)
-    if depth not in kept:
-        try:
-            kept[depth] = _made(group, name, groups, depth)
-        except InvalidWorkloadError as error:
-            kept[depth] = _Made(problem=str(error))
-    made: _Made = kept[depth]
-    return made
+class _Trees:
+    """Makes the trees of the composite groups within ``root``, each once for all pods."""
+
+    def __init__(self, root: Unstructured, owners: Owners) -> None:
+        self._kept, self._groups = owners.kept, owners.groups_within(root)
+
+    def tree(self, group: Unstructured, name: str, depth: int) -> _Made:
+        """The tree of a composite group, called ``name``, of at most ``depth`` levels."""
+        kept = self._kept(within(COMPOSITE_GROUPS, group))
+        if depth not in kept:
+            try:
+                kept[depth] = self._make(group, name, depth)
+            except InvalidWorkloadError as error:
+                kept[depth] = _Made(problem=str(error))
+        made: _Made = kept[depth]
+        return made
+
+    def _make(self, group: Unstructured, name: str, depth: int) -> _Made:
+        if depth == 0:
+            raise InvalidWorkloadError(
+                f"{PARENT_FIELD}: the composite groups below {group.metadata.name} form a cycle"
+            )
+        size = 1
+        children: list[Subgroup] = []
+        for each in self._groups.below(COMPOSITE_GROUPS, group):
+            made = self.tree(each, each.metadata.name, depth - 1)
+            if made.problem:
+                raise InvalidWorkloadError(made.problem)
+            size = _counted(size + made.size, group)
+            children.append(made.tree)
+        leaves = self._groups.below(POD_GROUPS, group)
+        _counted(size + len(leaves), group)
+        children += [self._leaf(each) for each in leaves]
+        needed = count_at(group.content, NEEDED, 1, least=1)
+        if needed > MAX_SUBGROUPS:
+            raise InvalidWorkloadError(f"{NEEDED} must be at most {MAX_SUBGROUPS}, is {needed}")
+        missing = range(len(children), max(needed, 1))
+        size = _counted(size + len(leaves) + len(missing), group)
+        children += [Subgroup(name=f"{group.metadata.name}/{n}", min_members=1) for n in missing]
+        return _Made(_composite(group, name, children, needed), size)
+
+    def _leaf(self, group: Unstructured) -> Subgroup:
+        kept = self._kept(within(POD_GROUPS, group))
+        if not kept:
+            kept[0] = _leaf(group, group.metadata.name)
+        leaf: Subgroup = kept[0]
+        return leaf
 
 
-def _made(group: Unstructured, name: str, groups: CompositeGroups, depth: int) -> _Made:
-    if depth == 0:
-        raise InvalidWorkloadError(
-            f"{PARENT_FIELD}: the composite groups below {group.metadata.name} form a cycle"
-        )
-    size = 1
-    children: list[Subgroup] = []
-    for each in groups.below(COMPOSITE_GROUPS, group):
-        made = _composite(each, each.metadata.name, groups, depth - 1)
-        if made.problem:
-            raise InvalidWorkloadError(made.problem)
-        size = _counted(size + made.size, group)
-        children.append(made.tree)
-    leaves = groups.below(POD_GROUPS, group)
-    _counted(size + len(leaves), group)
-    children += [_kept_leaf(each, groups) for each in leaves]
-    needed = count_at(group.content, "spec.schedulingPolicy.gang.minGroupCount", 1, least=1)
-    if needed > MAX_SUBGROUPS:
-        field = "spec.schedulingPolicy.gang.minGroupCount"
-        raise InvalidWorkloadError(f"{field} must be at most {MAX_SUBGROUPS}, is {needed}")
-    missing = range(len(children), max(needed, 1))
-    size = _counted(size + len(leaves) + len(missing), group)
-    children += [Subgroup(name=f"{group.metadata.name}/{n}", min_members=1) for n in missing]
-    tree = Subgroup(
+def _composite(
+    group: Unstructured, name: str, children: Sequence[Subgroup], needed: int
+) -> Subgroup:
+    return Subgroup(
         name=name,
         min_subgroups=needed,
         children=tuple(children),
         topology=_constraint(group),
         evicted_together=_evicted_together(group),
     )
-    return _Made(tree, size)
-
-
-def _kept_leaf(group: Unstructured, groups: CompositeGroups) -> Subgroup:
-    kept = groups.kept(POD_GROUPS, group)
-    if not kept:
-        kept[0] = _leaf(group, group.metadata.name)
-    leaf: Subgroup = kept[0]
-    return leaf
 
 
 def _counted(size: int, group: Unstructured) -> int:

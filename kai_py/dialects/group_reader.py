@@ -8,9 +8,8 @@ coscheduling plug-in (scheduling.x-k8s.io/v1alpha1), which a label names, has no
 
 from collections.abc import Callable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from kai_py.api.bounded import remember
 from kai_py.api.queue import QUEUE_NAME_KEY
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
@@ -23,14 +22,10 @@ from kai_py.grouping.gang_template import InvalidWorkloadError, annotation_or_la
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 
-MAX_KNOWN_TREES = 64
-"""Groups of which the tree is kept: their pods are read one after the other."""
 
+class _GroupTree(Struct, frozen=True):
+    """The tree of a group, or what is wrong with it."""
 
-class _KnownTree(Struct, frozen=True):
-    """The tree of the group ``found``, or what is wrong with it; valid while that is the same."""
-
-    found: Unstructured
     tree: Subgroup
     problem: str
 
@@ -56,8 +51,6 @@ class GroupReader(Struct, frozen=True):
     """Path of the field that names the group's PriorityClass, empty if it has none."""
     unread: tuple[str, ...] = ()
     """Paths of fields that would change the gang and that are not read."""
-    known: dict[tuple[str, str, str], _KnownTree] = field(default_factory=dict)
-    """Trees of groups by namespace, name and part of the group."""
 
 
 def group_source(reader: GroupReader) -> GroupSource:
@@ -85,15 +78,18 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
             "does not exist (yet)",
         )
     gang_suffix = reader.gang_suffix(chain)
-    known = _known_tree(reader, found, chain, gang_suffix)
-    tree, meta = known.tree, found.metadata
+    kept = context.owners.kept((reader.collection, namespace, name))
+    if gang_suffix not in kept:
+        kept[gang_suffix] = _group_tree(reader, found, chain)
+    made: _GroupTree = kept[gang_suffix]
+    tree, meta = made.tree, found.metadata
     return GangSpec(
         key=f"{key}/{gang_suffix}" if gang_suffix else key,
         owner=Owner(found.api_version, found.kind, namespace, name, meta.uid),
         queue=_queue(reader, found, meta) or context.queue.name,
         tree=tree,
         subgroup=reader.subgroup(chain, tree),
-        problem=f"{reader.kind} {namespace}/{name}: {known.problem}" if known.problem else "",
+        problem=f"{reader.kind} {namespace}/{name}: {made.problem}" if made.problem else "",
         settings=_settings(reader, found, context),
         ignored_markers=tuple(
             f"{path} of {reader.kind} {name}" for path in reader.unread if found.first_at(path)
@@ -101,22 +97,13 @@ def gang_from_group(reader: GroupReader, context: PodContext) -> GangSpec:
     )
 
 
-def _known_tree(
-    reader: GroupReader, found: Unstructured, chain: OwnerChain, gang_suffix: str
-) -> _KnownTree:
-    key = (found.metadata.namespace, found.metadata.name, gang_suffix)
-    known = reader.known.get(key)
-    if known is not None and known.found is found:
-        return known
-    tree, problem = Subgroup(min_members=1), ""
+def _group_tree(reader: GroupReader, found: Unstructured, chain: OwnerChain) -> _GroupTree:
     try:
         tree = reader.tree(found, chain)
         problem = tree_problem(tree)
     except InvalidWorkloadError as error:
         problem = str(error)
-    if problem:
-        tree = Subgroup(min_members=1)
-    return remember(reader.known, key, _KnownTree(found, tree, problem), MAX_KNOWN_TREES)
+    return _GroupTree(Subgroup(min_members=1), problem) if problem else _GroupTree(tree, "")
 
 
 def _settings(reader: GroupReader, found: Unstructured, context: PodContext) -> GangSettings:

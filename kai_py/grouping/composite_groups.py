@@ -1,14 +1,13 @@
 """Native groups by the CompositePodGroup that they name as the one above them.
 
 Below the topmost composite group may be thousands of groups, and the pods of all of them belong to
-one tree. What is made of a group is kept until it, or a group within it, changes. Pods depend on
-all groups of their tree by one key: ("within", collection, namespace, name) of the topmost one.
+one tree. They depend on all groups of it by one key: ("within", collection, namespace, name) of the
+topmost one, which changes with any group within that.
 
 Cost: of a change, one look per composite group above it, of which ``MAX_DEPTH`` are followed.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from kai_py.api.records.unstructured import Unstructured
 
@@ -20,13 +19,12 @@ MAX_DEPTH = 10
 
 
 class CompositeGroups:
-    """The groups below composite groups, and what was made of them."""
+    """The groups below composite groups."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._parents: dict[tuple[str, str], str] = {}
         self._below: dict[Key, dict[str, Unstructured]] = {}
-        self._kept: dict[Key, dict[int, Any]] = {}
 
     def apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
         """Take in one change; returns the keys of the group and of those that it is within."""
@@ -34,20 +32,13 @@ class CompositeGroups:
         groups = [each for each in given if kind == COMPOSITE_GROUPS or parent_of(each)]
         for each in groups:
             self._put(kind, each, exists=each is new)
-        touched = tuple(dict.fromkeys(key for each in groups for key in self._above(kind, each)))
-        for key in touched:
-            self._kept.pop(key, None)
-        return touched
+        return tuple(dict.fromkeys(key for each in groups for key in self._above(kind, each)))
 
     def below(self, kind: str, group: Unstructured) -> tuple[Unstructured, ...]:
         """Groups of a collection that name ``group`` as the one above them, by name."""
         meta = group.metadata
         found = self._below.get((kind, meta.namespace, meta.name), {})
         return tuple(found[name] for name in sorted(found))
-
-    def kept(self, kind: str, group: Unstructured) -> dict[int, Any]:
-        """What was made of ``group``, by depth; emptied when a group within it changes."""
-        return self._kept.setdefault(within(kind, group), {})
 
     def _put(self, kind: str, group: Unstructured, *, exists: bool) -> None:
         meta, parent = group.metadata, parent_of(group)

@@ -14,7 +14,7 @@ grouped again when such an object, or its kind, appears.
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct, field
@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from kai_py.api.records.core import ObjectMeta, OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.composite_groups import CompositeGroups
+from kai_py.grouping.composite_groups import CompositeGroups, Key
 
 OwnerObject = Job | Pod | PartialObjectMetadata | Unstructured
 
@@ -70,6 +70,9 @@ class Owners(Protocol):
     def groups_within(self, root: Unstructured) -> CompositeGroups:
         """The groups by the one above them; of these, those within ``root`` are read."""
 
+    def kept(self, key: Key) -> dict[object, Any]:
+        """What was made of an object that was looked up, emptied when that changes."""
+
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name, in order."""
 
@@ -106,6 +109,11 @@ class KnownOwners(Struct, frozen=True):
         """No groups."""
         del root
         return CompositeGroups()
+
+    def kept(self, key: Key) -> dict[object, Any]:
+        """Nothing is kept."""
+        del key
+        return {}
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """No schedulers."""
@@ -247,6 +255,10 @@ class LookupRecorder:
     def groups_within(self, root: Unstructured) -> CompositeGroups:
         """The groups by the one above them."""
         return self._owners.groups_within(root)
+
+    def kept(self, key: Key) -> dict[object, Any]:
+        """What was made of an object."""
+        return self._owners.kept(key)
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name."""

@@ -9,6 +9,7 @@ Deleted owners are kept until their last pod is gone: those pods stay what they 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from kai_py.api.records.core import OwnerReference, PartialObjectMetadata, Pod
 from kai_py.api.records.job import Job
@@ -156,6 +157,10 @@ class RecordingOwners:
         """The groups by the one above them; of these, those within ``root`` are read."""
         self.looked_up.append(within(COMPOSITE_GROUPS, root))
         return self._objects.composite_groups
+
+    def kept(self, key: Key) -> dict[object, Any]:
+        """What was made of an object that was looked up, emptied when that changes."""
+        return self._objects.kept(key)
 
     def schedulers(self, pod: Pod) -> tuple[str, ...]:
         """The schedulers that pods of the native group of ``pod`` name, in order."""

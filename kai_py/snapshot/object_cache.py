@@ -12,7 +12,7 @@ Sources: KEP-5007 (binding conditions), KEP-5055 (taints).
 """
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -48,6 +48,7 @@ class ObjectCache:
         """Start empty."""
         self.composite_groups = CompositeGroups()
         self._by_key: dict[Key, object] = {}
+        self._kept: dict[Key, dict[object, Any]] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._taint_rules: dict[str, DeviceTaintRule] = {}
@@ -63,6 +64,16 @@ class ObjectCache:
 
     def apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
         """Take in one change; returns the keys under which others may have looked it up."""
+        touched = self._apply(kind, old, new)
+        for key in touched:
+            self._kept.pop(key, None)
+        return touched
+
+    def kept(self, key: Key) -> dict[object, Any]:
+        """What was made of the object or objects that ``key`` stands for, until they change."""
+        return self._kept.setdefault(key, {})
+
+    def _apply(self, kind: str, old: object | None, new: object | None) -> tuple[Key, ...]:
         changed = new if new is not None else old
         meta: ObjectMeta | None = getattr(changed, "metadata", None)
         if meta is None:

@@ -114,12 +114,20 @@ def test_no_composite_group_is_kept_after_the_last_group_below_it():
     groups.apply("podgroups", None, group)
     groups.apply("podgroups", group, group)
     assert groups.below("podgroups", above) == (group,)
-    groups.kept(COMPOSITE_GROUPS, above)[0] = "tree"
     groups.apply("podgroups", group, None)
     groups.apply(COMPOSITE_GROUPS, above, None)
     assert not groups._below
-    assert not groups._kept
     assert not groups._parents
+
+
+def test_what_was_made_of_an_object_is_kept_until_it_changes():
+    objects, high = ObjectCache(), priority("high", default=False)
+    keys = objects.apply("priorityclasses", None, high)
+    objects.kept(keys[0])["made"] = 1
+    objects.apply("priorityclasses", None, priority("other", default=False))
+    assert objects.kept(keys[0]) == {"made": 1}
+    objects.apply("priorityclasses", high, priority("high", default=False))
+    assert not objects.kept(keys[0])
 
 
 def test_no_node_is_kept_after_the_last_pod_with_a_volume_on_it():

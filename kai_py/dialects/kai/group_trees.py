@@ -11,11 +11,10 @@ Source: KAI-Scheduler, docs/developer/designs/hierarchical-podgroup.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-from kai_py.api.bounded import remember
 from kai_py.api.groups import grouped
 from kai_py.api.numbers import quoted, shortened
 from kai_py.api.records.kai import (
@@ -28,10 +27,9 @@ from kai_py.grouping.gang import MAX_TREE_DEPTH, Subgroup, TopologyConstraint
 from kai_py.grouping.owner_chain import Owners
 from kai_py.grouping.topology_annotations import with_labels
 
+POD_GROUP_COLLECTION = "podgroups.scheduling.run.ai"
 MAX_ENTRIES = 1000
 """Most entries of a PodGroup."""
-MAX_KNOWN = 256
-"""Groups of which the tree is kept: their pods are read one after the other."""
 ConstraintReader = Callable[[KaiTopologyConstraint | None], TopologyConstraint | None]
 Constraints = Mapping[KaiTopologyConstraint, TopologyConstraint | None]
 
@@ -39,35 +37,31 @@ Constraints = Mapping[KaiTopologyConstraint, TopologyConstraint | None]
 class KaiGroupTree(Struct, frozen=True):
     """The tree of a PodGroup; ``leaves`` by name, ``problems`` of the list as sentences.
 
-    It is valid for this ``spec``, as long as its ``constraints`` mean the same.
+    It is valid as long as its ``constraints`` mean the same.
     """
 
-    spec: KaiPodGroupSpec
     constraints: Constraints
     tree: Subgroup
     leaves: Mapping[str, Subgroup]
     problems: tuple[str, ...]
 
 
-_KNOWN: dict[tuple[str, str], KaiGroupTree] = {}
-"""Trees by namespace and name."""
-
-
 def group_tree(group: KaiPodGroup, owners: Owners) -> KaiGroupTree:
     """The tree of ``group``; ``owners`` notes the Topologies that it depends on."""
-    meta, spec = group.metadata, group.spec
-    known = _KNOWN.get((meta.namespace, meta.name))
-    if known is None or known.spec is not spec:
-        return _remember(group, _constraints(_written(spec), owners))
-    constraints = _constraints(known.constraints, owners)
-    return known if constraints == known.constraints else _remember(group, constraints)
+    meta = group.metadata
+    kept = owners.kept((POD_GROUP_COLLECTION, meta.namespace, meta.name))
+    known: KaiGroupTree | None = kept.get(group_tree)
+    written = _written(group.spec) if known is None else known.constraints
+    constraints = {each: constraint_of(each, owners) for each in written}
+    if known is None or constraints != known.constraints:
+        kept[group_tree] = known = _group_tree(group.spec, constraints)
+    return known
 
 
-def _remember(group: KaiPodGroup, constraints: Constraints) -> KaiGroupTree:
-    tree = tree_of(group.spec, lambda written: constraints[written] if written else None)
+def _group_tree(spec: KaiPodGroupSpec, constraints: Constraints) -> KaiGroupTree:
+    tree = tree_of(spec, lambda written: constraints[written] if written else None)
     leaves = {each.name: each for each in tree.leaves()}
-    found = KaiGroupTree(group.spec, constraints, tree, leaves, tuple(problems_of(group.spec)))
-    return remember(_KNOWN, (group.metadata.namespace, group.metadata.name), found, MAX_KNOWN)
+    return KaiGroupTree(constraints, tree, leaves, tuple(problems_of(spec)))
 
 
 def _written(spec: KaiPodGroupSpec) -> Iterator[KaiTopologyConstraint]:
@@ -75,10 +69,6 @@ def _written(spec: KaiPodGroupSpec) -> Iterator[KaiTopologyConstraint]:
     entries = spec.sub_groups if len(spec.sub_groups) <= MAX_ENTRIES else ()
     found = (spec.topology_constraint, *(entry.topology_constraint for entry in entries))
     return (each for each in dict.fromkeys(found) if each is not None)
-
-
-def _constraints(written: Iterable[KaiTopologyConstraint], owners: Owners) -> Constraints:
-    return {each: constraint_of(each, owners) for each in written}
 
 
 def tree_of(spec: KaiPodGroupSpec, read_constraint: ConstraintReader) -> Subgroup:

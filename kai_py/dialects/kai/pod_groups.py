@@ -18,7 +18,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import POD_GROUP_API_VERSION, KaiPodGroup
 from kai_py.api.texts import first_of
 from kai_py.dialects.kai import keys
-from kai_py.dialects.kai.group_trees import group_tree
+from kai_py.dialects.kai.group_trees import POD_GROUP_COLLECTION, group_tree
 from kai_py.dialects.kai.keys import first_duration, parse_time
 from kai_py.dialects.kai.priority import is_preemptible, named_priority
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup, pod_owner
@@ -26,7 +26,6 @@ from kai_py.grouping.gang_settings import GangSettings, Preemptibility, Wording
 from kai_py.grouping.group_sources import GroupSource, PodContext
 from kai_py.grouping.owner_chain import OwnerChain, Owners
 
-POD_GROUP_COLLECTION = "podgroups.scheduling.run.ai"
 KIND = "PodGroup.scheduling.run.ai"
 DEFAULT_SUBGROUP = "default"
 LEADER_ORDER, HEAD_ORDER, UNLABELLED_ORDER = -(1 << 50), -(1 << 49), 1 << 48

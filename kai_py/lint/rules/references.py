@@ -15,7 +15,7 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.kai import KaiPodGroup
 from kai_py.api.records.record import convert_record
 from kai_py.api.records.unstructured import unstructured
-from kai_py.dialects.kai.pod_groups import POD_GROUP_COLLECTION
+from kai_py.dialects.kai.group_trees import POD_GROUP_COLLECTION
 from kai_py.grouping.owner_chain import KnownOwners
 from kai_py.lint.cel.published import DRIVER_OF_CLASS
 from kai_py.lint.manifest import (

@@ -1,12 +1,11 @@
 """KAI's PodGroup: gangs, trees, priorities and terms, as its users write them."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.kai import KaiPodGroup, KaiPodGroupSpec, KaiSubGroup
 from kai_py.dialects.kai.pod_groups import gang_from_pod_group
+from kai_py.grouping.owner_chain import KnownOwners
 from kai_py.plan.plan import Stage
 from tests.dialects.feeding import NOW, Cluster, node, placed, pod
 from tests.dialects.kai.objects import QUEUE, member, members, pod_group, priority_class
@@ -25,7 +24,7 @@ def leaf(label, given, *, trees):
     group = KaiPodGroup(ObjectMeta(name="g"), KaiPodGroupSpec(sub_groups=children))
     labels = {"kai.scheduler/subgroup-name": label} if label else {}
     pod = Pod(metadata=ObjectMeta(labels=labels))
-    owners = SimpleNamespace(named=lambda *_: None)
+    owners = KnownOwners()
     found = gang_from_pod_group(group, pod, owners, queue="", subgroup=given)
     return found.subgroup, found.pod_problem.partition(" it must")[0]
 
