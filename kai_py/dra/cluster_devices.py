@@ -30,6 +30,7 @@ from kai_py.dra.identity import DeviceID, PoolID
 from kai_py.dra.inventory import Inventory
 from kai_py.dra.node_resources import NONE, NodeResources, node_resources
 from kai_py.dra.search import DEFAULT_BUDGET
+from kai_py.dra.selectors.selector import compile_selector
 from kai_py.dra.spending import Spending
 from kai_py.dra.taints import with_class_selectors
 from kai_py.dra.whole_devices import FreeDevices, WholeDeviceClaims
@@ -95,6 +96,7 @@ class ClusterDevices:
     def prepare(self, objects: DeviceObjects) -> Iterator[None]:
         """Take in slices and allocations that changed, in steps; nothing may be planned between."""
         if objects.generation != self._generation:
+            yield from self._compile_selectors(objects.classes)
             yield from self._put_slices(objects.slices)
         if objects.claims_generation != self._claims_generation:
             yield from self._count_claims(objects.claims)
@@ -196,6 +198,17 @@ class ClusterDevices:
         self.costs.replace_classes(objects.classes)
         self.allocator.classes = objects.classes
         self._generation = objects.generation
+
+    def _compile_selectors(self, classes: Mapping[str, DeviceClass]) -> Iterator[None]:
+        """Compile the selectors of changed classes, one a step: one may take a third of a second.
+
+        How they are compiled is remembered by their text.
+        """
+        changed = [each for name, each in classes.items() if self.classes.get(name) is not each]
+        for selector in (each for device_class in changed for each in device_class.spec.selectors):
+            if selector.cel is not None:
+                compile_selector(selector.cel.expression)
+                yield
 
     def _put_slices(self, slices: Mapping[str, ResourceSlice]) -> Iterator[None]:
         changed = [

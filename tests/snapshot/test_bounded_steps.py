@@ -4,10 +4,13 @@ from collections import Counter
 
 import pytest
 
+from kai_py.api.records.resource import DeviceClass
+from kai_py.dra import cluster_devices
 from kai_py.dra.cluster_devices import ClusterDevices
 from kai_py.snapshot import builder
 from kai_py.snapshot.builder import SnapshotBuilder
 from kai_py.snapshot.gang_table import GangTable
+from tests.support.records import from_json
 from tests.support.scenario import (
     START,
     claim,
@@ -73,6 +76,25 @@ def test_no_step_of_the_first_snapshot_does_more_than_its_share(done):
     assert steps >= 5 * NODES // builder.STEP
     world.snapshot(0.0)
     assert sum(done.values()) <= builder.STEP
+
+
+def test_selectors_of_classes_are_compiled_one_a_step(monkeypatch):
+    compiled, original = [], cluster_devices.compile_selector
+    monkeypatch.setattr(
+        cluster_devices, "compile_selector", lambda text: (compiled.append(text), original(text))
+    )
+    expressions = [f"device.driver == 'driver-{i}'" for i in range(5)]
+    selectors = [{"cel": {"expression": each}} for each in expressions]
+    document = {"metadata": {"name": "many"}, "spec": {"selectors": selectors}}
+    world = cluster(from_json(DeviceClass, document))
+    for number, _ in zip(range(5), world.builder.steps(0.0), strict=False):
+        assert len(compiled) == number + 1
+    assert compiled == expressions
+    world.snapshot(0.0)
+    compiled.clear()
+    world.add(device_class())
+    world.snapshot(1.0)
+    assert compiled == ['device.driver == "gpu.nvidia.com"']
 
 
 def test_what_many_pods_depend_on_is_taken_in_by_steps(done):
