@@ -114,9 +114,7 @@ def with_request_states(
 def request_state(request: Unstructured) -> tuple[str, str]:
     """The type of the deciding condition, and the state in words; type "" before there is one."""
     conditions = {
-        each["type"]: each
-        for each in request.all_at("status.conditions.*")
-        if each.get("status") == "True"
+        each["type"]: each for each in request.conditions() if each.get("status") == "True"
     }
     for kind, words in STATES:
         if kind in conditions:
@@ -130,8 +128,7 @@ def failed_at(request: Unstructured) -> float | None:
     kind, _ = request_state(request)
     if kind not in FAILED_STATES:
         return None
-    conditions = request.all_at("status.conditions.*")
-    condition = next(each for each in conditions if each["type"] == kind)
+    condition = next(each for each in request.conditions() if each["type"] == kind)
     failed = parse_time(str(condition.get("lastTransitionTime", "")))
     return 0.0 if failed is None else failed.timestamp()
 

@@ -66,6 +66,21 @@ def test_a_group_with_its_floor_says_so_in_the_words_of_its_version(version, kin
     assert conditions(RUNNING, version=version) == {kind: ("True", "Scheduled")}
 
 
+@pytest.mark.parametrize(
+    "status", [[], "x", {"conditions": "x"}, {"conditions": [None, 1, {}, {"type": []}, {"x": 1}]}]
+)
+def test_a_status_of_any_form_is_replaced(status):
+    """A server without a schema of the kind accepts it."""
+    snapshot = RUNNING.snapshot()
+    reports = native_group_reports(RUNNING.planner.decide(snapshot), snapshot.gangs.values(), {})
+    known = RUNNING.record(group("train", 2))
+    patch = native_group_patch(
+        reports["default", "train"], replace(known, content={"status": status}), NOW
+    )
+    [condition] = patch["status"]["conditions"]
+    assert condition["reason"] == "Scheduled"
+
+
 def test_a_group_without_capacity_says_so_and_others_conditions_stay():
     assert conditions(WAITING, before=[OTHER]) == {
         "Other": ("True", "Theirs"),

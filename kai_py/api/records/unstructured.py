@@ -44,6 +44,11 @@ class Unstructured(Record, frozen=True):
         """The first value at ``path``, None if there is none."""
         return next(values_at(self.content, path), None)
 
+    def conditions(self) -> list[dict[str, Any]]:
+        """The conditions of its status that have a type, in order."""
+        listed = [each for each in self.all_at("status.conditions.*") if isinstance(each, dict)]
+        return [each for each in listed if isinstance(each.get("type"), str)]
+
 
 class _Envelope(Record, frozen=True):
     api_version: str = ""

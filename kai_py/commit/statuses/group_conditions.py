@@ -74,14 +74,14 @@ DesiredConditions = Mapping[str, DesiredCondition | None]
 
 def condition_statuses(known: Unstructured) -> dict[str, str]:
     """Status by condition type, as on the object."""
-    return {each["type"]: each.get("status", "") for each in _conditions_of(known)}
+    return {each["type"]: each.get("status", "") for each in known.conditions()}
 
 
 def conditions_patch(
     known: Unstructured, desired: DesiredConditions, now: datetime
 ) -> dict[str, Any] | None:
     """The merge patch of the status, or None if the object is up to date."""
-    current = {each["type"]: each for each in _conditions_of(known)}
+    current = {each["type"]: each for each in known.conditions()}
     conditions = dict(current)
     for kind, condition in desired.items():
         if condition is None:
@@ -99,7 +99,7 @@ def disruption_condition(known: Unstructured, reason: str) -> DesiredConditions:
         return {DISRUPTION_TARGET: DesiredCondition("True", PREEMPTION_BY_SCHEDULER, reason)}
     is_ours = any(
         each["type"] == DISRUPTION_TARGET and each.get("reason") == PREEMPTION_BY_SCHEDULER
-        for each in _conditions_of(known)
+        for each in known.conditions()
     )
     return {DISRUPTION_TARGET: None} if is_ours else {}
 
@@ -118,10 +118,6 @@ class DisruptionReasons:
         reasons = self._reasons | evicted
         self._reasons = {key: reasons[key] for key in reasons if key in kept}
         return self._reasons
-
-
-def _conditions_of(known: Unstructured) -> list[dict[str, Any]]:
-    return known.content.get("status", {}).get("conditions") or []
 
 
 def _condition(
