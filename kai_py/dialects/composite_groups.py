@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from kai_py.api.numbers import quoted
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.grouping.composite_groups import (
     COMPOSITE_GROUPS,
@@ -65,7 +66,7 @@ def group_ancestors(group: Unstructured, owners: Owners) -> tuple[Unstructured, 
         found = owners.named(COMPOSITE_GROUPS, group.metadata.namespace, name)
         if not isinstance(found, Unstructured):
             raise InvalidWorkloadError(
-                f'{PARENT_FIELD}: CompositePodGroup "{name}" does not exist (yet)'
+                f"{PARENT_FIELD}: CompositePodGroup {quoted(name)} does not exist (yet)"
             )
         ancestors.append(found)
         if len(ancestors) > MAX_DEPTH:
