@@ -12,13 +12,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from tests.support.examples import DEFAULT, FAST, PROFILE, examples
 from tests.support.patience import time_limit
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
+from tests.support.workers import ModuleScheduling, Worker
 
 # Readline, which workers of xdist load, puts its idea of the terminal here, and programs that tests
 # start would take it for the size of theirs.
@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.timeout is None:
         config.option.timeout = time_limit(TEST_SECONDS)
     config.pluginmanager.register(Totals(), "totals")
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Worker(config), "worker of the suite")
     if strict():
         config.pluginmanager.register(NoSkips(), "no skips")
 
@@ -69,33 +71,10 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Among several workers, modules that wait for servers first and the quickest last.
-
-    So the processors are busy from the beginning, and all workers end together.
-    """
-    if not hasattr(config, "workerinput"):
-        return
-    first: dict[str, int] = {}
-    for item in items:
-        module = item.nodeid.partition("::")[0]
-        marked = (item.get_closest_marker(name) for name in ("cluster", "slow"))
-        turn = next((turn for turn, mark in enumerate(marked) if mark), 2)
-        first[module] = min(turn, first.get(module, turn))
-    items.sort(key=lambda item: first[item.nodeid.partition("::")[0]])
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A worker sends the outcome of a test, and of what comes before and after it only failures.
-
-    All six messages of each test would take an eighth of the time of `make test-fast`.
-    """
-    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
-        return None
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed:
-            item.ihook.pytest_runtest_logreport(report=report)
-    return True
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ModuleScheduling | None:
+    """A module stays in one process (``--dist loadscope``)."""
+    return ModuleScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture

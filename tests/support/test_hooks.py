@@ -11,12 +11,15 @@ from tests.support.repository import NO_DATA, ROOT
 pytestmark = pytest.mark.slow
 
 CONFTEST = """
-from tests.conftest import pytest_runtest_protocol
+from tests.conftest import pytest_xdist_make_scheduler
 from tests.support.skips import NoSkips, strict
 from tests.support.totals import Totals
+from tests.support.workers import Worker
 
 def pytest_configure(config):
     config.pluginmanager.register(Totals())
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Worker(config))
     if strict():
         config.pluginmanager.register(NoSkips())
 """
@@ -103,3 +106,21 @@ def test_e(): pass
     said = run(tmp_path, text, *options, ci="")
     assert "1 failed, 2 passed, 1 skipped, 2 errors" in said
     assert all(f'not "{when}"' in said for when in ("before", "after", "meanwhile"))
+
+
+def test_tests_of_a_process_that_ends_are_run_by_another(tmp_path):
+    text = """
+import os
+import pathlib
+
+def test_a(): pass
+
+def test_b():
+    if not (mark := pathlib.Path(__file__).with_name("ended")).exists():
+        mark.touch()
+        os._exit(1)
+
+def test_c(): pass
+"""
+    said = run(tmp_path, text, "-n", "2", "--dist", "loadscope", ci="")
+    assert "1 failed, 3 passed" in said
