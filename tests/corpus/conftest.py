@@ -9,6 +9,8 @@ A test module under ``tests/corpus`` names its table and takes one case per test
 
     def test_case(case): ...         # runs once per case
 
+A second test of the same cases has a table of its own: ``TABLES = {"test_other": "other-table"}``.
+
 The tables are no part of the project; where they are missing the tests skip and say so
 (``tests.support.repository``).
 
@@ -35,9 +37,13 @@ def pytest_generate_tests(metafunc):
     if not DATA.is_dir():
         metafunc.parametrize("case", [pytest.param(None, marks=needs(DATA), id="no-data")])
         return
-    table = metafunc.module.TABLE
+    table = _table_of(metafunc.module, metafunc.function)
     cases = getattr(metafunc.module, "read_cases", _named_cases(table))(DATA)
     metafunc.parametrize("case", list(cases.values()), ids=list(cases))
+
+
+def _table_of(module, function):
+    return getattr(module, "TABLES", {}).get(function.__name__, module.TABLE)
 
 
 def _named_cases(table):
@@ -49,11 +55,12 @@ def _named_cases(table):
 
 
 def _table_and_case(item):
-    table = getattr(item.module, "TABLE", None) if hasattr(item, "module") else None
     callspec = getattr(item, "callspec", None)
-    if table is None or callspec is None or callspec.params.get("case") is None:
+    if not hasattr(getattr(item, "module", None), "TABLE") or callspec is None:
         return None
-    return table, callspec.id
+    if callspec.params.get("case") is None:
+        return None
+    return _table_of(item.module, item.function), callspec.id
 
 
 @pytest.hookimpl(wrapper=True)

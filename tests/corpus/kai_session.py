@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from kai_py.api.choices import FillStrategy
@@ -117,29 +118,39 @@ def check_ceilings(case: Mapping, plan: Plan) -> None:
         assert count <= limits.get(kind, count), f"{count} {kind}, at most {limits[kind]}"
 
 
-def play(case: Mapping, see: See = snapshot_of) -> None:
+Run = Callable[[Mapping], Ends]
+"""Plays a session on the description of a cluster."""
+
+
+def sessions_of(case: Mapping, see: See = snapshot_of) -> Run:
+    """Plays sessions of the case, but the one on its own cluster, with which all begin, once."""
+    begin = cache(lambda: session(case, case["cluster"], see))
+    return lambda cluster: begin() if cluster is case["cluster"] else session(case, cluster, see)
+
+
+def play(case: Mapping, run: Run) -> None:
     """Run the case as its mode says and check what it expects."""
     if case["mode"] == "single":
-        found = session(case, case["cluster"], see)
+        found = run(case["cluster"])
         match(case, found)
         if "expected_note" in case:  # words, for which what was recorded stands
             check_recorded(recorded_statuses(case)[1], found)
         return
     cluster = case["cluster"]
     for _ in range(case["rounds"]["until_match"]):
-        cluster = carried_over(cluster, session(case, cluster, see), promises=True)
+        cluster = carried_over(cluster, run(cluster), promises=True)
     match(case, ends(cluster, Plan()))
     for _ in range(case["rounds"]["after_match"]):
-        found = session(case, cluster, see)
+        found = run(cluster)
         match(case, found)
         cluster = carried_over(cluster, found, promises=True)
 
 
-def play_beside(case: Mapping, see: See = snapshot_of) -> None:
+def play_beside(case: Mapping, run: Run) -> None:
     """Run the sessions that were recorded and check that each leaves every task as it was there."""
     cluster = case["cluster"]
     for _, recorded in sorted(recorded_statuses(case).items()):
-        found = session(case, cluster, see)
+        found = run(cluster)
         check_recorded(recorded, found)
         cluster = carried_over(cluster, found)
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.corpus import test_kai_cases
 from tests.corpus.kai_objects import snapshot_of_objects
-from tests.corpus.kai_session import play
+from tests.corpus.kai_session import play, sessions_of
 
 pytestmark = pytest.mark.slow
 
@@ -13,4 +13,4 @@ read_cases = test_kai_cases.read_cases
 
 
 def test_case(case):
-    play(case, see=snapshot_of_objects)
+    play(case, sessions_of(case, snapshot_of_objects))
