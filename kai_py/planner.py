@@ -6,10 +6,10 @@ another while the first goes on applying changes, but not while it prepares or f
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
 from msgspec import Raw, structs
+from msgspec.structs import replace
 
 from kai_py.api.choices import NO_SCORE, BuiltInScore, FillStrategy, Profile
 from kai_py.api.extensions import ExtensionError, ExtensionGroup, load_extension

@@ -2,9 +2,10 @@
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 
 from benchmarks.openb.scores import STATEFUL_SCORES
 from benchmarks.openb.scores.clustering import Clustering
@@ -132,7 +133,7 @@ class Replay:
             if score not in STATEFUL_SCORES:
                 return made
             # Nodes of different kinds share no scores.
-            return replace(made, node_kind=np.arange(len(self._names)))
+            return structs.replace(made, node_kind=np.arange(len(self._names)))
 
         return Scoring((WeightedScore(score),), workload)
 

@@ -16,7 +16,6 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 import aiohttp
 import aiohttp.web
 import kopf
+from msgspec import Struct
 
 from kai_py.admission.certificate import (
     AUTHORITY,
@@ -108,8 +108,7 @@ NOISY_LOGGERS = ("kopf.objects", "aiohttp.access")
 """Loggers of every request, which log refusals as errors."""
 
 
-@dataclass(frozen=True)
-class CertificateFiles:
+class CertificateFiles(Struct, frozen=True):
     """The certificate as files, which kopf reads."""
 
     directory: Path
@@ -197,8 +196,7 @@ class _LargeReviewsServer(kopf.WebhookServer):
         return await kopf.WebhookServer._serve(handle, large)
 
 
-@dataclass(frozen=True)
-class _PublishingServer:
+class _PublishingServer(Struct, frozen=True):
     """kopf's server; every certificate is published before it is served."""
 
     client: Client

@@ -7,10 +7,9 @@ confirmed by looking again (``Confirmation``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Condition, Pod
@@ -60,8 +59,7 @@ Steps = Iterator[AuditFinding | None]
 """A rule at work: None after each object without a finding, so that the work can be paused."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditedCluster:
+class AuditedCluster(Struct, frozen=True, kw_only=True):
     """Objects of a cluster at ``now`` (seconds since the epoch), and what accounting says of them.
 
     ``pods``: of all schedulers; ``pod_groups``: those of scheduling.k8s.io with their claims, by

@@ -13,7 +13,8 @@ them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.gpu_reservation import (
     MANAGED_BY,
@@ -53,8 +54,7 @@ from kai_py.snapshot.shared_gpus import MEMORY_LABEL, parse_gpu_memory
 TOLERANCE = 1e-6
 
 
-@dataclass(slots=True)
-class _Card:
+class _Card(Struct):
     """A GPU that pods share: the sum of their parts."""
 
     index: int = UNKNOWN_INDEX
@@ -63,8 +63,7 @@ class _Card:
     pods: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Load:
+class _Load(Struct):
     """What settled pods request of one node."""
 
     amounts: dict[str, float] = field(default_factory=dict)

@@ -15,7 +15,8 @@ Source: KEP-2485.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
 from kai_py.api.records.core import Pod
@@ -37,8 +38,7 @@ from kai_py.snapshot.pod_volumes import volume_claim_name
 from kai_py.snapshot.shape import host_ports
 
 
-@dataclass(slots=True)
-class _Device:
+class _Device(Struct):
     """The claims with one device: those with all of it, and those with a share."""
 
     whole: list[str] = field(default_factory=list)

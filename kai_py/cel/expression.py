@@ -10,7 +10,6 @@ Source: CEL specification "Evaluation".
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -83,8 +82,7 @@ class Program(Struct, frozen=True):
         return value, frame.cost + frame.work
 
 
-@dataclass(frozen=True)
-class CompileError:
+class CompileError(Struct, frozen=True):
     """Why a text is no valid expression, in the API server's wording."""
 
     text: str
@@ -94,8 +92,7 @@ class CompileError:
         return self.message
 
 
-@dataclass(frozen=True, eq=False)
-class Expression:
+class Expression(Struct, frozen=True, eq=False, weakref=True):
     """A checked expression, ready to run."""
 
     text: str

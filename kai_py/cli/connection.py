@@ -5,10 +5,10 @@ Addresses are HOST:PORT, or :PORT for every address.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from kai_py.cli.configuration import ConfigFile, configuration_from
 from kai_py.cli.errors import CommandError, ExitCode
@@ -25,8 +25,7 @@ Kubeconfig = Annotated[
 Context = Annotated[str, typer.Option(help="Context of the kubeconfig.")]
 
 
-@dataclass(frozen=True)
-class ClusterOptions:
+class ClusterOptions(Struct, frozen=True):
     """Which cluster is read, and with which configuration of the scheduler."""
 
     kubeconfig: Kubeconfig = ""

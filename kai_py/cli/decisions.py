@@ -9,11 +9,11 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from kai_py.api.texts import printable_json
 from kai_py.api.times import DurationError, parse_duration

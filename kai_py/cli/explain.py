@@ -10,12 +10,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
 import typer
+from msgspec import Struct
 
 from kai_py.api.choices import Subject
 from kai_py.cli import completion
@@ -50,8 +50,7 @@ from kai_py.simulate.remedies.absent_gangs import why_outside, workload_named
 from kai_py.simulate.what_if import LoadedCluster
 
 
-@dataclass(frozen=True)
-class SubjectOptions:
+class SubjectOptions(Struct, frozen=True):
     """The arguments that name what is explained."""
 
     kind: Annotated[
@@ -74,8 +73,7 @@ class SubjectOptions:
     namespace: NamespaceOption = ""
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(Struct, frozen=True):
     """The options that say how much is looked for."""
 
     since: Annotated[

@@ -6,11 +6,11 @@ The cluster is read once and one cycle is run on it; STATE and MESSAGE are from 
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.problems import closest_match
@@ -42,8 +42,7 @@ from kai_py.snapshot.snapshot import Snapshot
 HEADINGS = ("GANG", "QUEUE", "STATE", "BOUND", "MIN", "PRIORITY", "MESSAGE")
 
 
-@dataclass(frozen=True)
-class GangFilter:
+class GangFilter(Struct, frozen=True):
     """The options that say which gangs are listed; empty texts stand for all."""
 
     name: Annotated[

@@ -1,11 +1,11 @@
 """``kai-py install``: all objects to run the scheduler in a cluster, as YAML to apply."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from kai_py.api.choices import Profile
 from kai_py.cli.configuration import configuration_from, with_options
@@ -20,8 +20,7 @@ from kai_py.deploy.permissions import Right
 NAMESPACE_NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
-@dataclass(frozen=True)
-class InstallOptions:
+class InstallOptions(Struct, frozen=True):
     """The options that say what is installed."""
 
     image: Annotated[str, typer.Option(help="Container image whose entry point is kai-py.")] = ""

@@ -10,12 +10,12 @@ Source: KAI-Scheduler, docs/plugins/snapshot.md.
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.record import Record
@@ -82,8 +82,7 @@ class _Document(Record, frozen=True):
     scheduler_params: _SchedulerParams | None = None
 
 
-@dataclass(frozen=True)
-class Archive:
+class Archive(Struct, frozen=True):
     """The objects of a snapshot, and the name of the scheduler that took it."""
 
     objects: DecodedObjects

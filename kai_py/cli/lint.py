@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from kai_py.api.texts import printable
 from kai_py.cli.errors import CommandError, ExitCode
@@ -17,8 +17,7 @@ from kai_py.lint.check import LintReport, lint_together
 from kai_py.lint.manifest import Finding, Severity
 
 
-@dataclass(frozen=True, slots=True)
-class FileFindings:
+class FileFindings(Struct, frozen=True):
     """The findings in one file."""
 
     file: str

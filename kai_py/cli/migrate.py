@@ -8,7 +8,6 @@ written to the cluster.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 import yaml
+from msgspec import Struct
 
 from kai_py.api.choices import Profile
 from kai_py.cli.connection import ClusterOptions, cluster_client
@@ -158,8 +158,7 @@ class SwitchEffect(StrEnum):
     EVICTED = "evicted"
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchOutcome:
+class SwitchOutcome(Struct, frozen=True):
     """The outcome for a gang; ``bound`` of its ``pods`` are bound now."""
 
     gang: str

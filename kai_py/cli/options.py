@@ -1,14 +1,15 @@
 """Groups of options that several commands take.
 
-A group is a dataclass whose fields are declared as a command declares its parameters. A command
+A group is a Struct whose fields are declared as a command declares its parameters. A command
 with ``takes_groups`` names the group as one parameter, at whose place ``--help`` lists the fields.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any
+
+from msgspec import Struct
 
 LATEST_TIME = 32_503_680_000.0
 """Seconds since 1970 until the year 3000: what is added to a time stays one of the calendar."""
@@ -18,15 +19,13 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with each parameter that is a group replaced by the options of the group."""
     parameters = signature(command).parameters
     groups: dict[str, Any] = {
-        name: parameter.annotation
-        for name, parameter in parameters.items()
-        if dataclasses.is_dataclass(parameter.annotation)
+        name: parameter.annotation for name, parameter in parameters.items() if _is_group(parameter)
     }
 
     @wraps(command)
     def flat(*arguments: Any, **options: Any) -> None:
         for name, group in groups.items():
-            given = {field.name for field in dataclasses.fields(group)} & options.keys()
+            given = set(group.__struct_fields__) & options.keys()
             options[name] = group(**{option: options.pop(option) for option in given})
         command(*arguments, **options)
 
@@ -38,14 +37,12 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 def _flattened(parameters: Mapping[str, Parameter]) -> Iterator[Parameter]:
     for parameter in parameters.values():
-        if not dataclasses.is_dataclass(parameter.annotation):
+        if not _is_group(parameter):
             yield parameter
             continue
-        for field in dataclasses.fields(parameter.annotation):
-            required = field.default is dataclasses.MISSING
-            yield Parameter(
-                field.name,
-                Parameter.KEYWORD_ONLY,
-                default=Parameter.empty if required else field.default,
-                annotation=field.type,
-            )
+        for option in signature(parameter.annotation).parameters.values():
+            yield option.replace(kind=Parameter.KEYWORD_ONLY)
+
+
+def _is_group(parameter: Parameter) -> bool:
+    return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Struct)

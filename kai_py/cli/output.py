@@ -18,13 +18,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 import yaml
+from msgspec import Struct
 from rich.cells import cell_len
 
 from kai_py.api.problems import nearest_path
@@ -49,8 +49,7 @@ class Output(enum.StrEnum):
     """Only the names, one in a line."""
 
 
-@dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(Struct, frozen=True):
     """The options that choose the form of the answer."""
 
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE

@@ -11,13 +11,13 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 import typer
+from msgspec import Struct
 
 from kai_py.cli.connection import ClusterOptions, cluster_client
 from kai_py.cli.errors import (
@@ -71,8 +71,7 @@ class Link(Protocol):
         """The lines of an answer as they come; raises CommandError."""
 
 
-@dataclass(frozen=True)
-class SchedulerAddress:
+class SchedulerAddress(Struct, frozen=True):
     """Where the scheduler is: at ``url`` if that is given, else a Service of the cluster."""
 
     url: str = ""
@@ -105,8 +104,7 @@ class SchedulerAddress:
             yield _ProxyLink(transport, path, authorization, read_seconds)
 
 
-@dataclass(frozen=True)
-class SchedulerOptions:
+class SchedulerOptions(Struct, frozen=True):
     """The options that name a running scheduler."""
 
     url: Annotated[
@@ -169,8 +167,7 @@ def decoded(body: bytes, form: type[T]) -> T:
         raise CommandError(f"the scheduler is of another version: {error}") from None
 
 
-@dataclass(frozen=True)
-class _ProxyLink:
+class _ProxyLink(Struct, frozen=True):
     transport: HttpTransport
     service: str
     authorization: str

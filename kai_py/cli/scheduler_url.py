@@ -6,9 +6,9 @@ no command needs it.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import aiohttp
+from msgspec import Struct
 
 from kai_py.cli.errors import CommandError, ExitCode, UnreachableError, exit_code_of
 from kai_py.watch.connections import reason_of
@@ -31,8 +31,7 @@ async def url_link(
         yield UrlLink(http, url, token_hint)
 
 
-@dataclass(frozen=True)
-class UrlLink:
+class UrlLink(Struct, frozen=True):
     """The scheduler at ``url``; ``token_hint``: what gives it a token."""
 
     http: aiohttp.ClientSession

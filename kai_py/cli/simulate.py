@@ -1,11 +1,11 @@
 """``kai-py simulate``: hours of a cluster in seconds, and a report."""
 
 import enum
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from kai_py.api.choices import Profile
 from kai_py.api.texts import count_of
@@ -66,8 +66,7 @@ class ComparedPolicy(enum.StrEnum):
 WAITING = ("GANGS", "NEVER STARTED", "MEDIAN WAIT", "P95 WAIT", "LONGEST")
 
 
-@dataclass(frozen=True)
-class TraceOptions:
+class TraceOptions(Struct, frozen=True):
     """The options that make a scenario of a list of jobs, and the seed of either."""
 
     nodes: Annotated[

@@ -6,13 +6,13 @@ Nothing is written to any cluster. Exit codes: 0 when no gang is pending afterwa
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from msgspec import Struct
 
 from kai_py.api.sent_objects import encode_objects
 from kai_py.api.texts import count_of
@@ -56,8 +56,7 @@ LISTED_BY = {
 FILES = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True)
-class ChangeOptions:
+class ChangeOptions(Struct, frozen=True):
     """The options that say what would change."""
 
     add: Annotated[

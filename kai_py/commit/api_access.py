@@ -18,8 +18,10 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
@@ -114,8 +116,7 @@ FindPod = Callable[[PodRef], Pod | None]
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class ApiAccess:
+class ApiAccess(Struct, frozen=True):
     """Calls under one concurrency limit; ``retry`` applies to each object by itself.
 
     ``settle_pause``: the waits between reads that are repeated until one of them succeeds.

@@ -20,9 +20,8 @@ Sources: disruption controls of Karpenter, FAQ of Cluster Autoscaler.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.api.autoscaling import PROMISED_KEY, PROTECTING_ANNOTATIONS
 from kai_py.api.records.node import Node
@@ -129,8 +128,7 @@ def _release(node: Node) -> dict[str, str | None]:
     return dict.fromkeys((*ours, PROMISED_KEY))
 
 
-@dataclass(slots=True)
-class _ScaleUpRequest:
+class _ScaleUpRequest(Struct):
     """Since when a gang requests nodes, how many of its pods fit, and its ineffective scale-ups."""
 
     since: float

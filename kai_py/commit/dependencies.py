@@ -4,7 +4,8 @@ Objects of the mirror are found by the references that decisions carry.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
@@ -43,8 +44,7 @@ def assumed_binding(placement: Placement) -> AssumedBinding:
     )
 
 
-@dataclass(frozen=True)
-class ExecutorDependencies:
+class ExecutorDependencies(Struct, frozen=True):
     """Inputs of an executor.
 
     ``wake`` requests a cycle in that many seconds; ``identity`` names this process in events;
@@ -85,8 +85,7 @@ class ExecutorDependencies:
         self.metrics.repairs.labels(outcome).inc()
 
 
-@dataclass(frozen=True)
-class Lookups:
+class Lookups(Struct, frozen=True):
     """Each is None, or empty, where the mirror has no such object or one of another uid."""
 
     mirror: Mirror

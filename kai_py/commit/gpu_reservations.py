@@ -17,7 +17,6 @@ would go on using a GPU that counts as free.
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -136,8 +135,7 @@ class GpuDelivery(Struct, frozen=True):
     timeout: float = 40.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuReservations:
+class GpuReservations(Struct, frozen=True, kw_only=True):
     """Reservation pods for the pods of transactions."""
 
     access: ApiAccess

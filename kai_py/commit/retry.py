@@ -11,8 +11,9 @@ not a failure: the caller reads the object again.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kai_py.api.times import backoff_seconds
 from kai_py.watch.errors import ApiError, ServerError, TooManyRequests, Unreachable
@@ -23,8 +24,7 @@ IDLE_SECONDS = 600.0
 """An object whose next attempt has been due for so long is gone, or is not needed any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """At most ``attempts`` tries, waiting between ``base`` and ``maximum`` seconds.
 
     ``uniform`` draws a number between two others, for the jitter.

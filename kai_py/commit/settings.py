@@ -1,7 +1,6 @@
 """Settings of commit; times in seconds."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from msgspec import Struct, field, structs
 
@@ -78,7 +77,7 @@ class CommitSettings(Struct, frozen=True):
         """These settings with waits drawn by ``uniform``, a number between two others."""
         return structs.replace(
             self,
-            retry=replace(self.retry, uniform=uniform),
-            backoff=replace(self.backoff, uniform=uniform),
-            settle_pause=replace(self.settle_pause, uniform=uniform),
+            retry=structs.replace(self.retry, uniform=uniform),
+            backoff=structs.replace(self.backoff, uniform=uniform),
+            settle_pause=structs.replace(self.settle_pause, uniform=uniform),
         )

@@ -9,7 +9,8 @@ Pure: the same events have the same result.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.texts import count_of
 from kai_py.demo.events import (
@@ -29,8 +30,7 @@ from kai_py.demo.workloads import NAMESPACE, DemoWorkload
 EVICTIONS = {"preempt": Milestone.PREEMPTED, "reclaim": Milestone.RECLAIMED}
 
 
-@dataclass(slots=True)
-class _Gang:
+class _Gang(Struct):
     workload: DemoWorkload
     bound: set[str] = field(default_factory=set)
     started: bool = False

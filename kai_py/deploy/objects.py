@@ -12,10 +12,10 @@ delete pods, and the reservation pods' account write the GPU that each was given
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from kai_py.api.admission import WEBHOOK_NAME
 from kai_py.api.crd import crds, plain_yaml
@@ -66,8 +66,7 @@ PRIORITY_CLASS = "system-cluster-critical"
 """Without the scheduler none of its pods starts; every cluster has this class."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Installation:
+class Installation(Struct, frozen=True, kw_only=True):
     """Settings of an installation; the configuration names the namespace of the lease.
 
     ``pod``: further fields of the pod's spec, such as node selector and tolerations.

@@ -7,10 +7,10 @@ node's own devices when requested. Allocation states are never changed.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceClass, ResourceClaim
@@ -35,8 +35,7 @@ MAX_CACHED = 200_000
 """Numbers, codes and results that are kept from cycle to cycle, in each of two places."""
 
 
-@dataclass(slots=True, eq=False)
-class ClusterAllocator:
+class ClusterAllocator(Struct, eq=False):
     """Allocator for all nodes; inventory and classes may change between calls."""
 
     inventory: Inventory

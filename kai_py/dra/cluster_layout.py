@@ -8,11 +8,10 @@ Complexity: O(devices) per change of a slice, nothing while slices and nodes sta
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.records.node import Node
 from kai_py.dra.identity import PoolID
@@ -24,8 +23,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(slots=True, eq=False)
-class Interner:
+class Interner(Struct, eq=False):
     """Gives equal values equal numbers for its lifetime; 0 is never given."""
 
     _numbers: dict[Hashable, int] = field(default_factory=dict)
@@ -39,8 +37,7 @@ class Interner:
         return len(self._numbers)
 
 
-@dataclass(slots=True, eq=False)
-class LayoutCache:
+class LayoutCache(Struct, eq=False):
     """What outlives a layout: encodings, numbers, and the encoded blocks of slices."""
 
     encoding: Encoding = field(default_factory=Encoding)

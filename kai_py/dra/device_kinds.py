@@ -7,9 +7,8 @@ inventory, with a dictionary look-up each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.bounded import remember
 from kai_py.api.records.resource import MAX_RESULTS_PER_CLAIM, DeviceSelector
@@ -30,8 +29,7 @@ SELECTIONS_KEPT = 4096
 """Results kept of the selectors of classes, and as many of the selectors of requests."""
 
 
-@dataclass(slots=True)
-class DeviceKind:
+class DeviceKind(Struct):
     """The devices of a kind, or some of them, by node; "" for those of no single node.
 
     ``gpus``: the most that any of them counts as where its driver or its class counts as GPUs.
@@ -63,8 +61,7 @@ class DeviceKind:
         self.by_node[node] = self.by_node.get(node, 0) + 1
 
 
-@dataclass(slots=True)
-class DeviceKinds:
+class DeviceKinds(Struct):
     """The kinds of an inventory, cached while it stays the same.
 
     Selectors of requests are written by users and evaluated here as their objects come in, so they

@@ -8,8 +8,9 @@ queue reports it.
 """
 
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from kai_py.api.bounded import remember
 from kai_py.api.quantity import QuantityError, parse_quantity
@@ -29,8 +30,7 @@ COST_OF_LIMITS = 2_000_000
 MAX_KNOWN = 65_536
 
 
-@dataclass(slots=True)
-class DeviceLimits:
+class DeviceLimits(Struct):
     """The limits by which devices are counted.
 
     What selectors say is kept by kind of device, or by device where they read what is its own.

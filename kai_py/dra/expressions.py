@@ -7,8 +7,9 @@ always that of an evaluation, so what others may spend does not depend on what w
 Cheap expressions are evaluated each time: that takes less than looking at the values.
 """
 
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from kai_py.api.bounded import remember
 from kai_py.api.records.resource import DeviceAttribute
@@ -79,8 +80,7 @@ def attempt(expression: Expression, device: CELDevice) -> Outcome:
     return value, cost
 
 
-@dataclass(slots=True, eq=False)
-class CachedExpressions:
+class CachedExpressions(Struct, eq=False):
     """Evaluates each selector once per device: equal requests of a pod share the result."""
 
     expressions: Expressions
@@ -99,8 +99,7 @@ class CachedExpressions:
         return self.expressions.derive(expression, row)
 
 
-@dataclass(slots=True, eq=False)
-class CompiledExpressions:
+class CompiledExpressions(Struct, eq=False):
     """Evaluates device by device; compiled texts are shared by the whole process."""
 
     allowance: SelectorAllowance = field(default_factory=SelectorAllowance)
@@ -169,8 +168,7 @@ def _list(values: AttributeList) -> DeviceAttribute:
     return DeviceAttribute(version_values=tuple(map(str, values)))
 
 
-@dataclass(slots=True, eq=False)
-class MaskedExpressions:
+class MaskedExpressions(Struct, eq=False):
     """Looks selectors up in masks; faults and derived attributes are evaluated one by one."""
 
     layout: ClusterLayout | None = None

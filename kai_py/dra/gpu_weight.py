@@ -18,9 +18,8 @@ attributes of ROCm/k8s-gpu-dra-driver (``pciBusID`` is the GPU's for all of its 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.quantity import QuantityError, parse_quantity, ratio
 from kai_py.api.records.resource import DeviceRequestAllocationResult
@@ -49,8 +48,7 @@ class PoolWeights(Struct, frozen=True):
     by_node: Mapping[str, float]
 
 
-@dataclass(slots=True)
-class GpuWeights:
+class GpuWeights(Struct):
     """The weights of an inventory's devices, computed once per version of a pool."""
 
     inventory: Inventory

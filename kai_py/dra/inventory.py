@@ -7,8 +7,9 @@ keys of slices: two slices of one name can't exist in a cluster, but can in a te
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import DeviceTaint, ResourceSlice
@@ -24,8 +25,7 @@ OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """The feature that a node declares when it can skip the preparation of a device."""
 
 
-@dataclass(frozen=True, eq=False)
-class NodeDevices:
+class NodeDevices(Struct, frozen=True, eq=False, dict=True):
     """What one node can use: all its pools, and the devices of those that are ready."""
 
     node: Node
@@ -76,8 +76,7 @@ def node_devices(node: Node, pools: Sequence[Pool]) -> NodeDevices:
     )
 
 
-@dataclass(slots=True, eq=False)
-class Inventory:
+class Inventory(Struct, eq=False):
     """The devices of a cluster, as watched."""
 
     features: Features = ALL_FEATURES

@@ -10,9 +10,9 @@ Complexity: O(devices) array work, plus the evaluation of new combinations of va
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.cel.expression import CompileError
 from kai_py.dra.cluster_layout import ClusterLayout, Interner, Ints
@@ -25,8 +25,7 @@ LOCALITY_ATTRIBUTES = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.i
 """Attributes that say which devices of a node are near each other (KEP-4381, KEP-6072)."""
 
 
-@dataclass(slots=True, eq=False)
-class NodeClasses:
+class NodeClasses(Struct, eq=False):
     """Numbers nodes by what ``claims`` can distinguish; numbers stay valid across layouts."""
 
     claims: ParsedClaims

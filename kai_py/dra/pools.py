@@ -21,11 +21,10 @@ Source: KEP-4381, KEP-4815, KEP-5007; reference allocator of Kubernetes 1.37.
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.records.node import Node
 from kai_py.dra.features import AllocationStrategy, Features
@@ -115,8 +114,7 @@ class PoolStatus(enum.Enum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, eq=False)
-class Pool:
+class Pool(Struct, frozen=True, eq=False, dict=True):
     """A pool as one node sees it."""
 
     id: PoolID

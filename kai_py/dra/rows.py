@@ -9,10 +9,10 @@ nothing, ``Gt`` and ``Lt`` compare integers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kai_py.api.numbers import parse_int64
 from kai_py.api.quantity import Quantity, QuantityError, parse_quantity
@@ -98,8 +98,7 @@ class Consumption(Struct, frozen=True):
     groups: frozenset[str]
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceRow:
+class DeviceRow(Struct, frozen=True, eq=False, dict=True, weakref=True):
     """One device, parsed; compared by identity."""
 
     id: DeviceID

@@ -24,8 +24,7 @@ class DevicePick(Struct, frozen=True):
     consumed: ConsumedCapacity = ()
 
 
-@dataclass(slots=True, eq=False)
-class PickRecord:
+class PickRecord(Struct, eq=False):
     """One taken device with what undoing it has to restore."""
 
     pick: DevicePick

@@ -15,7 +15,8 @@ If the allowance of the cycle is used up, nothing is proven (``cut_short``) and 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.dra.identity import AllocationError
 
@@ -45,8 +46,7 @@ _APART = "/"
 """In place of the key of a gang, which is never this."""
 
 
-@dataclass(slots=True, eq=False)
-class StepAllowance:
+class StepAllowance(Struct, eq=False):
     """Steps of device searches."""
 
     per_gang: int = UNLIMITED
@@ -91,8 +91,7 @@ class StepAllowance:
         self._in_cycle += steps
 
 
-@dataclass(slots=True, eq=False)
-class SelectorAllowance:
+class SelectorAllowance(Struct, eq=False):
     """Cost of evaluating selectors."""
 
     per_claims: int = UNLIMITED
@@ -172,8 +171,7 @@ class SelectorAllowance:
         return SelectorsTooExpensiveError(text, proven=False)
 
 
-@dataclass(slots=True, eq=False)
-class Spending:
+class Spending(Struct, eq=False):
     """All allowances of searches for devices; ``poll``: called while one goes on, may end it."""
 
     steps: StepAllowance = field(default_factory=StepAllowance)

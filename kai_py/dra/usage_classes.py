@@ -7,11 +7,10 @@ its origin.
 
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.dra.capacity import ConsumedCapacity
 from kai_py.dra.cluster_layout import ClusterLayout, Interner, Ints
@@ -73,8 +72,7 @@ _WHOLE: tuple[int, int, ConsumedCapacity] = (1, 0, ())
 _EXHAUSTED: tuple[int, int, ConsumedCapacity] = (-1, 0, ())
 
 
-@dataclass(slots=True, eq=False)
-class _TrackedState:
+class _TrackedState(Struct, eq=False):
     """The numbers of one state, up to a position in its log of changes."""
 
     layout: ClusterLayout
@@ -82,8 +80,7 @@ class _TrackedState:
     numbers: Ints
 
 
-@dataclass(slots=True, eq=False)
-class UsageClasses:
+class UsageClasses(Struct, eq=False):
     """Numbers usage by value, across all states."""
 
     _pool_numbers: Interner = field(default_factory=Interner)

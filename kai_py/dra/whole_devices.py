@@ -13,11 +13,11 @@ moving them can gain (``FreeDevices``).
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 from weakref import ReferenceType, ref
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import (
@@ -34,8 +34,7 @@ from kai_py.dra.rows import DeviceRow, names_identifier
 from kai_py.snapshot.accounting import DeviceRequestSpec
 
 
-@dataclass(slots=True)
-class FreeDevices:
+class FreeDevices(Struct):
     """Counts the free devices of a state, once until it or the inventory changes. O(pools)."""
 
     costs: DeviceAccounting
@@ -130,8 +129,7 @@ class WholeDevices(NamedTuple):
     for_one: ResourceClaimSpec
 
 
-@dataclass(slots=True)
-class WholeDeviceClaims:
+class WholeDeviceClaims(Struct):
     """Finds out what claims need of the kinds of devices that are allocated whole."""
 
     costs: DeviceAccounting

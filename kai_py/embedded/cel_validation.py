@@ -10,10 +10,9 @@ CustomResourceDefinitions.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.cel.closures import Activation
 from kai_py.cel.expression import Expression
@@ -135,8 +134,7 @@ class _Place(Struct, frozen=True):
         return _Place(value, before, f"{self.path}{step}".lstrip("."), found, self.correlation)
 
 
-@dataclass(slots=True)
-class _Evaluation:
+class _Evaluation(Struct):
     """Evaluation of the rules of one object.
 
     A ``CostLimitError`` ends it: the errors found until then are the result.

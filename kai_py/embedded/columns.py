@@ -7,8 +7,9 @@ resources bring their own columns as JSON paths, of which the subset `.a.b`, `['
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from kai_py.api.records.unstructured import value_at
 from kai_py.embedded.documents import Json, seconds_of
@@ -16,8 +17,7 @@ from kai_py.embedded.documents import Json, seconds_of
 Cell: TypeAlias = Callable[[Json, float], Any]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of a table; `priority` above 0 shows with `-o wide` only."""
 
     name: str

@@ -9,7 +9,8 @@ Source: k8s.io/apiserver pkg/registry/rest/delete.go and pkg/registry/core/pod/s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.times import format_time
 from kai_py.embedded.apiserver import ApiServer, is_removable
@@ -31,8 +32,7 @@ PERMANENT_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 _FINALIZER_OF_POLICY = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeleteOptions:
+class DeleteOptions(Struct, frozen=True, kw_only=True):
     """metav1.DeleteOptions: `policy` is Background, Foreground, Orphan or "" (the default)."""
 
     grace_seconds: int | None = None

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.api.name_patterns import DNS_LABEL
 from kai_py.embedded.documents import Json
@@ -55,8 +56,7 @@ class RequestError(Exception):
         return body
 
 
-@dataclass(frozen=True)
-class FieldError:
+class FieldError(Struct, frozen=True):
     """An invalid field of an object."""
 
     path: str

@@ -7,7 +7,8 @@ removed.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.gpu_reservation import RESERVED_GPU
 from kai_py.api.gpu_share import RESERVATION
@@ -38,8 +39,7 @@ RESOLUTION = 1e-6
 """Seconds below which times since the epoch cannot be told apart: waiting for less never ends."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodTiming:
+class PodTiming(Struct, frozen=True, kw_only=True):
     """Time to start and to stop a pod, in seconds; stopping never exceeds the grace period."""
 
     start: float = 1.0

@@ -14,9 +14,9 @@ Source: KEP-3157 (watch-list), KEP-956 (bookmarks).
 import base64
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.embedded.apiserver import ApiServer
 from kai_py.embedded.documents import Json, namespace_of
@@ -32,8 +32,7 @@ MAX_REMAINDERS = 256
 """Lists of which later pages are kept."""
 
 
-@dataclass(frozen=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """One line of a watch; `change` is set if the object is that of the log, unconverted."""
 
     type: str

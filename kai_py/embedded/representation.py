@@ -6,8 +6,9 @@ Source: k8s.io/apiserver, "Receiving resources as Tables".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import RequestError
@@ -16,8 +17,7 @@ from kai_py.embedded.resources import ServedResource
 _META = "meta.k8s.io/v1"
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """Part of a list: its objects, the revision of the whole list, the continue token."""
 
     items: Sequence[Json]
@@ -55,8 +55,7 @@ def accepted_form(accept: str) -> ResponseForm:
     raise RequestError(406, "NotAcceptable", message)
 
 
-@dataclass(frozen=True)
-class Presenter:
+class Presenter(Struct, frozen=True):
     """Converts objects of one resource to the chosen form; `include` is the table's option."""
 
     resource: ServedResource

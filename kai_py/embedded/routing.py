@@ -1,14 +1,14 @@
 """Routing: path, method and query of a request, as data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.embedded.errors import bad_request, method_not_allowed, no_such_resource
 from kai_py.embedded.resources import Registry, ServedResource
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """The target of a path; `namespace` is None for a list over all namespaces."""
 
     resource: ServedResource

@@ -14,11 +14,11 @@ a log of n is O(log n + k).
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.embedded.documents import Json, name_of, namespace_of, owners_of, uid_of
 from kai_py.embedded.errors import RequestError, already_exists, expired
@@ -38,8 +38,7 @@ class ChangeType(Enum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True, dict=True):
     """One write: the object after it (for a deletion: its last state) and before it."""
 
     type: ChangeType

@@ -4,8 +4,9 @@ Translates HTTP's terms (verb, subresource, content type, query) to calls of the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kai_py.embedded import subresources
 from kai_py.embedded.apiserver import ApiServer
@@ -35,8 +36,7 @@ _PATCHES: dict[str, Callable[[Any, Any], Json]] = {
 _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
-@dataclass(frozen=True)
-class WriteRequest:
+class WriteRequest(Struct, frozen=True):
     """A decoded body with its content type and the query."""
 
     body: Any
@@ -49,8 +49,7 @@ class WriteRequest:
         return self.query.get("dryRun") == "All"
 
 
-@dataclass(frozen=True)
-class WriteResponse:
+class WriteResponse(Struct, frozen=True):
     """The answer; `is_object` when the document is of the resource's kind."""
 
     document: Json

@@ -9,7 +9,6 @@ Complexity: O(g log g) for g pending gangs.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -70,8 +69,7 @@ class NodeUsage(Struct, frozen=True):
         return sum(self.by_queue.values())
 
 
-@dataclass(frozen=True)
-class ClusterView:
+class ClusterView(Struct, frozen=True, dict=True):
     """One cycle; ``node_gpus``: (nodes,) float64 GPUs per node. ``number`` counts cycles from 1.
 
     ``ends``: when pods are expected to end, None: only as they declare.

@@ -7,9 +7,9 @@ within seconds are merged.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api import event_annotations as details
@@ -155,8 +155,7 @@ def _decision(event: ClusterEvent) -> Decision | None:
     )
 
 
-@dataclass(frozen=True)
-class DecisionHistory:
+class DecisionHistory(Struct, frozen=True):
     """The known past of a cluster."""
 
     decisions: tuple[Decision, ...]

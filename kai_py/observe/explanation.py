@@ -12,7 +12,6 @@ them. O(pods) per cycle that is explained.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
@@ -180,8 +179,7 @@ class ExplanationLine(Struct, frozen=True, kw_only=True):
     finished: list[Explanation] | None = None
 
 
-@dataclass(frozen=True)
-class Explainer:
+class Explainer(Struct, frozen=True, dict=True):
     """Explains the gangs of one cycle; what several gangs share is computed once."""
 
     snapshot: Snapshot

@@ -12,7 +12,6 @@ the rest of it is evicted (``plan.actions.stale``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec import Struct
@@ -43,8 +42,7 @@ def terminating_pods(gang: Gang) -> list[Member]:
     return [member for member in gang.members if member.state is PodState.RELEASING]
 
 
-@dataclass(frozen=True)
-class GangStates:
+class GangStates(Struct, frozen=True, dict=True):
     """The states of the gangs of one cycle."""
 
     snapshot: Snapshot

@@ -15,9 +15,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from aiohttp import web
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
@@ -33,8 +33,7 @@ KEEP_ALIVE_SECONDS = 75.0
 """How long a connection without requests stays open."""
 
 
-@dataclass(frozen=True)
-class Probes:
+class Probes(Struct, frozen=True):
     """Sources of the answers; ``unhealthy`` and ``unready`` return sentences, none if all is well.
 
     ``unreadable``: sentences on kinds that the scheduler does without.

@@ -20,7 +20,6 @@ import hmac
 import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
@@ -174,8 +173,7 @@ ALL_NODES = ObjectAccess("list", "nodes")
 ALL_QUEUES = ObjectAccess("get", "queues", QUEUE_GROUP)
 
 
-@dataclass(frozen=True)
-class TenantReader:
+class TenantReader(Struct, frozen=True):
     """A user, and the reviews that say what it may see."""
 
     user: UserInfo

@@ -31,11 +31,11 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.api.choices import Subject
@@ -93,8 +93,7 @@ PROCESS_ID = uuid.uuid4().hex[:8]
 encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class ApiSource:
+class ApiSource(Struct, frozen=True):
     """Sources of the answers."""
 
     view: Callable[[], ClusterView | None]

@@ -113,8 +113,7 @@ MAX_SHARES_BYTES, MAX_STARTUPS_BYTES = 192 * 1024, 48 * 1024
 MAX_SAMPLES_KEPT = 120
 
 
-@dataclass(frozen=True)
-class KeptText:
+class KeptText(Struct, frozen=True):
     """An ``annotation`` of the Lease ``name`` of a namespace; ``what`` it is, for people."""
 
     client: Client
@@ -157,8 +156,7 @@ class KeptText:
         await self.client.patch(LEASES, self.name, body, namespace=self.namespace)
 
 
-@dataclass(frozen=True)
-class KeptShares:
+class KeptShares(Struct, frozen=True):
     """The history ``shares``, and where it is kept."""
 
     text: KeptText

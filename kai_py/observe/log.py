@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
+
+from msgspec import Struct
 
 from kai_py.api.bounded import remember
 from kai_py.api.settings import LogFormat
@@ -59,8 +60,7 @@ def is_no_outage(record: logging.LogRecord) -> bool:
     return not any(isinstance(each, Unreachable | ServerError) for each in arguments)
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(Struct):
     since: float
     written: int = 0
     suppressed: int = 0
@@ -149,8 +149,7 @@ FAILURES_IN_A_ROW = 2
 SERVER = "the API server"
 
 
-@dataclass(slots=True)
-class _Outage:
+class _Outage(Struct):
     began: float
     failed: int = 0
 

@@ -10,7 +10,6 @@ run on, outside all shares and limits.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -26,8 +25,7 @@ MAX_NAMED = 3
 """Queues, or gangs, that a sentence names."""
 
 
-@dataclass(slots=True)
-class Uncharged:
+class Uncharged(Struct):
     """How many gangs and pods of one queue are on nodes without being charged to it."""
 
     gangs: int = 0

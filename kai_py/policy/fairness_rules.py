@@ -8,8 +8,9 @@ that nothing would create again. ``kai`` follows KAI-Scheduler 0.17, for cluster
 Queues and expect its figures.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kai_py.api.choices import MinRuntimeMethod, Profile
 from kai_py.snapshot.accounting import MIG_SLICES_PER_GPU
@@ -68,8 +69,7 @@ class VictimPreference(StrEnum):
     """Elastic pods, then the youngest gangs, wherever they run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FairnessRules:
+class FairnessRules(Struct, frozen=True, kw_only=True):
     """The fairness rules of one cycle. Raises ValueError for values outside their range.
 
     ``usage_weight`` is the k of time-aware fair share: how far past usage lowers a queue's claim on

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.node_departures import DepartureStage
 from kai_py.api.records.node import Taint, tolerates
@@ -34,8 +35,7 @@ NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class StaticFit:
+class StaticFit(Struct, frozen=True, eq=False, weakref=True):
     """``mask``: (nodes,) bool. ``removed``: the count of nodes that each filter removes, in order.
 
     ``preference``: (nodes,) weights of preferred node affinity minus soft taints that are not

@@ -19,11 +19,11 @@ Cost: O(nodes) per term; nothing when no rule is involved.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.api.records.core import TopologySpreadConstraint
 from kai_py.policy.fit import StaticFit, matches_own_selectors

@@ -16,10 +16,11 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from kai_py.api.choices import Subject
 from kai_py.api.sent_objects import decode_objects

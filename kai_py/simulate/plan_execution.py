@@ -10,11 +10,11 @@ released, these devices avoided.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
+from msgspec import Struct, field
 
 from kai_py.api.groups import grouped
 from kai_py.api.queue import CHECKPOINT_BY_KEY
@@ -75,8 +75,7 @@ def avoid_devices(builder: SnapshotBuilder, failed: Iterable[DevicesNotReady]) -
         builder.avoid_device(device, condition, FAILED_DEVICE_SECONDS)
 
 
-@dataclass(frozen=True)
-class PlanExecution:
+class PlanExecution(Struct, frozen=True):
     """Writes what plans decide to ``api``, and tells ``builder`` what it can't see there.
 
     ``wake`` requests another plan, after a refusal. ``binding_timeout``: seconds that the devices

@@ -6,11 +6,10 @@ effect of the changes and not what would have happened anyway.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.config import Configuration
 from kai_py.embedded.kubelet import PodTiming
@@ -62,8 +61,7 @@ class WaitingGang(Struct, frozen=True):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """The effect of changes.
 
     ``starts``: gangs of which more pods run; ``stops``: gangs that run only without them;

@@ -11,7 +11,8 @@ access are free of charge.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GpuShare
 from kai_py.api.records.resource import (
@@ -67,8 +68,7 @@ DeviceWeight = Callable[[DeviceRequestAllocationResult, str], float]
 """GPUs that an allocated device, or share of one, of a DeviceClass stands for."""
 
 
-@dataclass(frozen=True)
-class Accounting:
+class Accounting(Struct, frozen=True):
     """The rules of accounting.
 
     ``gpu_resources``: extended resources that count as whole GPUs, by full name or by ``*/suffix``.

@@ -11,10 +11,11 @@ another queue: this queue is charged with the claim once the other's pods have e
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.pod_phases import is_finished
@@ -226,16 +227,14 @@ def _with_replicas(requests: Mapping[str, float], replicas: float) -> dict[str, 
     return others | {GPU_RESOURCE: gpus}
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     """An amount, and in how many charges it occurs."""
 
     amount: float = 0.0
     charges: int = 0
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(Struct):
     """What one queue is charged by resource, and in how many charges in all."""
 
     charges: int = 0

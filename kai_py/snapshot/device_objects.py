@@ -1,7 +1,8 @@
 """The objects of resource.k8s.io in a snapshot, and how claims are looked up in them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.records.resource import (
     AllocationResult,
@@ -14,8 +15,7 @@ from kai_py.api.records.resource_admin import DeviceTaintRule
 from kai_py.api.references import ClaimRef
 
 
-@dataclass(frozen=True)
-class DeviceObjects:
+class DeviceObjects(Struct, frozen=True):
     """Everything of resource.k8s.io; ``generation`` changes with slices, classes and rules.
 
     ``claims`` are keyed by (namespace, name) and include allocations that are being written.

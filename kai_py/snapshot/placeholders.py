@@ -19,10 +19,10 @@ or deleted.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from kai_py.api.records.core import ObjectMeta, OwnerReference, Pod, PodResourceClaim, PodStatus
 from kai_py.api.records.job import SUSPENDED_AT_KEY, SuspendedJob
@@ -124,8 +124,7 @@ def has_placeholder(uids: Iterable[str]) -> bool:
     return _PLACEHOLDER_UID_PART in "\n".join(uids)
 
 
-@dataclass(eq=False, slots=True)
-class _Namespace:
+class _Namespace(Struct, eq=False):
     """``placeholders``: how many each Job has, by uid; ``waiting``: Jobs that have one for all."""
 
     placeholders: dict[str, int] = field(default_factory=dict)

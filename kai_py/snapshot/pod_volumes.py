@@ -14,10 +14,9 @@ joined by two underscores.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from kai_py.api.records.core import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from kai_py.api.records.storage import (
@@ -113,8 +112,7 @@ def pod_volumes(pod: Pod, objects: RecordingOwners) -> PodVolumes:
     return found.volumes(disks)
 
 
-@dataclass(slots=True)
-class _ResolvedClaims:
+class _ResolvedClaims(Struct):
     """What the claims of a pod require, resolved one after the other."""
 
     pod: Pod

@@ -6,11 +6,11 @@ holds every integer up to 2**53 exactly, so sums of bytes stay exact up to 9 PB.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from kai_py.api.quantity import Quantity, parse_quantity
 from kai_py.api.resource_names import BASE_RESOURCES
@@ -40,8 +40,7 @@ def largest_amount(resource: str) -> float:
     return float(MAX_UNITS if _IN_UNITS.fullmatch(resource) else MAX_BYTES)
 
 
-@dataclass(frozen=True)
-class ResourceIndex:
+class ResourceIndex(Struct, frozen=True, dict=True):
     """Resource names in row order; the base resources come first."""
 
     names: tuple[str, ...] = BASE_RESOURCES

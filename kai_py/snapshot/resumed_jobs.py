@@ -11,7 +11,8 @@ placeholder is evicted, and some time after the watch has shown that the Job is 
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
@@ -24,8 +25,7 @@ from kai_py.snapshot.placeholders import (
 )
 
 
-@dataclass(eq=False, slots=True)
-class _ResumedJob:
+class _ResumedJob(Struct, eq=False):
     """``nodes``: by the uid of its placeholder; ``pods``: those that came, by uid.
 
     ``until``: when it is not waited for any longer, in seconds since the epoch; infinite before the

@@ -12,12 +12,11 @@ matter only when a pod is changed are not listed. Not read are those of fields t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.bounded import remember
 from kai_py.api.gpu_share import GpuShare
@@ -71,8 +70,7 @@ class ClaimUse(Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Shape:
+class Shape(Struct, frozen=True, eq=False, weakref=True):
     """One equivalence class. ``number`` is unique within a builder, never used again, and ordered.
 
     ``plugin_equivalents``: what the claims take of resources that a device plugin may report for

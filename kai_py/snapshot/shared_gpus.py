@@ -14,13 +14,12 @@ again only when the set of nodes has changed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.gpu_share import GPU_RESOURCE, UNKNOWN_INDEX, GpuShare, SharedGpu
 from kai_py.api.numbers import MAX_COUNT, parse_int64
@@ -52,8 +51,7 @@ class SharedGpuUsage(Struct, frozen=True):
     needs_reservation: bool = False
 
 
-@dataclass(frozen=True)
-class GpuSharing:
+class GpuSharing(Struct, frozen=True, dict=True):
     """The shared GPUs at one instant; read-only.
 
     ``memory``: (nodes,) float64, MiB of one GPU; ``memory_known``: (nodes,) bool, whether a label

@@ -6,10 +6,9 @@ of it. A pod that is assumed (its binding is being written) counts as bound.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.references import ClaimRef, PodRef
 from kai_py.snapshot.available_volumes import AvailableVolume
@@ -40,8 +39,7 @@ class IgnoredMarkers(Struct, frozen=True):
     markers: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, dict=True):
     """The cluster at ``now``. Rows and positions are those of ``resources`` and ``nodes``."""
 
     now: float

@@ -13,10 +13,10 @@ objects always equal the sum of the changes. The rules:
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.partial import read_partly, unreadable_fields
@@ -39,8 +39,7 @@ scheduler's listener contains whatever goes wrong with one object.
 """
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """An object that could not be decoded."""
 
     kind: str

@@ -19,13 +19,14 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
+
+from msgspec import Struct
 
 from kai_py.watch.errors import CredentialsError
 
@@ -40,8 +41,7 @@ Otherwise a server that refuses everything would make us run an exec plugin in a
 """
 
 
-@dataclass(frozen=True)
-class ServerAccess:
+class ServerAccess(Struct, frozen=True):
     """Address and credentials of a server at one moment."""
 
     server: str
@@ -64,8 +64,7 @@ class Credentials(Protocol):
         """Read what may have expired; raises CredentialsError."""
 
 
-@dataclass(frozen=True)
-class Anonymous:
+class Anonymous(Struct, frozen=True):
     """No credentials: the embedded cluster on loopback, or a ``kubectl proxy``."""
 
     server: str
@@ -239,8 +238,7 @@ def _access(configuration: Any, authorization: str = "") -> ServerAccess:
     )
 
 
-@dataclass(frozen=True)
-class _TlsFiles:
+class _TlsFiles(Struct, frozen=True):
     authority: str | None
     certificate: str | None
     key: str | None

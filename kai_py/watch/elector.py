@@ -22,7 +22,6 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -76,8 +75,7 @@ class LeadershipLostError(Exception):
     """The Lease could not be kept; the work done under it has been stopped."""
 
 
-@dataclass(frozen=True)
-class Election:
+class Election(Struct, frozen=True):
     """One Lease and one candidate for it; times in seconds."""
 
     namespace: str

@@ -6,10 +6,10 @@ does not serve is simply empty, and so is one that it refuses us, unless it is r
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from kai_py.api.queue import GROUP, VERSION, Queue, read_queue
 from kai_py.api.records.core import ObjectMeta, PartialObjectMetadata, Pod
@@ -42,8 +42,7 @@ from kai_py.watch.resource import Kind, Resource, define_kind
 from kai_py.watch.wire import without_nulls
 
 
-@dataclass(frozen=True)
-class WatchedQueue:
+class WatchedQueue(Struct, frozen=True):
     """A Queue and the metadata of its object."""
 
     metadata: ObjectMeta

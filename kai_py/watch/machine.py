@@ -15,9 +15,10 @@ import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NoReturn
+
+from msgspec import Struct, field
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +36,7 @@ def exit_process() -> NoReturn:
     os._exit(1)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The machine of one process; by default the one it runs on."""
 
     now: Callable[[], float] = time.time

@@ -17,7 +17,6 @@ import contextlib
 import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -44,8 +43,7 @@ GC_THRESHOLDS = (50_000, 50, 100)
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class KindStatus:
+class KindStatus(Struct, frozen=True):
     """State of the mirroring of one kind."""
 
     kind: str

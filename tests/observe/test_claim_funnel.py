@@ -1,7 +1,5 @@
 """What becomes of the devices that a claim might have, as counts that add up."""
 
-import dataclasses
-
 from msgspec.structs import replace
 
 from kai_py.api.records.resource import (
@@ -94,8 +92,8 @@ def test_an_allocation_that_cannot_be_read_hides_no_other_claim_and_no_device():
     broken = replace(claim("broken"), status=ResourceClaimStatus(allocation=allocation))
     snapshot = world(claim("wanted"))
     claims = snapshot.devices.claims | {("default", "broken"): broken}
-    devices = dataclasses.replace(snapshot.devices, claims=claims)
-    snapshot = dataclasses.replace(snapshot, devices=devices)
+    devices = replace(snapshot.devices, claims=claims)
+    snapshot = replace(snapshot, devices=devices)
     [request] = claim_funnel(snapshot, "default", "wanted").requests
     assert request.matching == 8
     assert len(entries_of(snapshot)) == 8

@@ -1,6 +1,6 @@
 """Faults of queues in a plan: each queue has its own, whatever the number of faulty queues."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kai_py.plan.cycle import outcome
 from tests.support.scenario import cluster, queue

@@ -1,9 +1,8 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kai_py.policy.fairness_rules import KAI, NATIVE, FairnessRules
 from kai_py.policy.queue_usage import QueueUsage, diverging_siblings

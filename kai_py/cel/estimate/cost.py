@@ -8,7 +8,8 @@ Source: cel-go ``checker`` cost estimation; k8s.io/apiserver/pkg/cel/library ``C
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.cel.actual_cost import NEW_LIST, NEW_MAP
 from kai_py.cel.check import Checked
@@ -45,8 +46,7 @@ def estimate(checked: Checked, limit_of: Limits) -> int:
     return capped(_Estimator(checked, limit_of).cost(checked.root))
 
 
-@dataclass(slots=True)
-class _Local:
+class _Local(Struct):
     """The path and the sizes of a local variable."""
 
     path: Path
@@ -56,8 +56,7 @@ class _Local:
     """The cost of each use."""
 
 
-@dataclass(slots=True)
-class _Estimator:
+class _Estimator(Struct):
     checked: Checked
     limit_of: Limits
     paths: dict[int, Path] = field(default_factory=dict)

@@ -102,8 +102,7 @@ def _is_held(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodRepair:
+class PodRepair(Struct, frozen=True, kw_only=True):
     """Gives pods their devices back; ``count`` is called once per outcome of a pod."""
 
     access: ApiAccess

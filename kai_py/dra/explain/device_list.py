@@ -15,7 +15,6 @@ A partition is listed with its parent, the whole GPU. Complexity: O(devices + re
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from msgspec import Struct
@@ -116,8 +115,7 @@ def device_holders(
     return holders
 
 
-@dataclass(slots=True)
-class _Consumer:
+class _Consumer(Struct):
     """The gang of a consumer of claims, a pod or a PodGroup, with its pods on nodes."""
 
     gang: Gang

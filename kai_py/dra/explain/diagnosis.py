@@ -11,11 +11,10 @@ KEP-5677 and kubernetes issue 137490, which ask for such a record.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.groups import grouped
 from kai_py.api.records.node import Node
@@ -225,8 +224,7 @@ def _diagnose_option(
     )
 
 
-@dataclass(slots=True, eq=False)
-class _CheckCounts:
+class _CheckCounts(Struct, eq=False):
     """Counts of devices that pass the selectors, by the further check they fail."""
 
     query: AllocationQuery

@@ -10,7 +10,6 @@ Complexity: O(devices) array work per part, plus one evaluation per new combinat
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -39,8 +38,7 @@ class Mask(NamedTuple):
     error: Bools
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Leaf:
+class Leaf(Struct, frozen=True, eq=False, weakref=True):
     """A part that is evaluated per combination of its columns."""
 
     program: Program

@@ -11,7 +11,6 @@ Source: k8s.io/dynamic-resource-allocation/cel, ``CompileCELExpression`` and ``D
 KEP-6080.
 """
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from msgspec import Struct
@@ -54,8 +53,7 @@ def device_environment(features: SelectorFeatures = ALL_FEATURES) -> Environment
     return Environment({"device": DEVICE}, {DEVICE.name: fields}, hidden)
 
 
-@dataclass(frozen=True, eq=False)
-class Selector:
+class Selector(Struct, frozen=True, eq=False):
     """A compiled selector."""
 
     expression: Expression
@@ -141,8 +139,7 @@ _GO_TYPES = {
 _LISTS: dict[type, str] = {bool: "bools", int: "ints", str: "strings", Semver: "versions"}
 
 
-@dataclass(frozen=True, eq=False)
-class AttributeExpression:
+class AttributeExpression(Struct, frozen=True, eq=False):
     """A compiled derived attribute."""
 
     expression: Expression

@@ -10,9 +10,10 @@ per-index backoff, which Jobs here refuse, so it counts as Count.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+
+from msgspec import Struct
 
 from kai_py.api.times import format_time
 from kai_py.embedded.controllers.runtime import Work
@@ -110,8 +111,7 @@ def format_indexes(indexes: Collection[int]) -> str:
     return ",".join("-".join(str(end) for end in run) for run in runs)
 
 
-@dataclass(frozen=True)
-class PodTally:
+class PodTally(Struct, frozen=True):
     """Counts of the Job's pods for its status, and the failure if the Job has failed."""
 
     succeeded: int

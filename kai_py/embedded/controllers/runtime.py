@@ -12,9 +12,10 @@ a count when it repeats.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from kai_py.api.times import backoff_seconds, format_time
 from kai_py.embedded.apiserver import ApiServer
@@ -43,8 +44,7 @@ Key: TypeAlias = tuple[str, ...]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """One reconciliation of one key; `requeue_after` requests another one later."""
 
     api: ApiServer
@@ -57,8 +57,7 @@ class Work:
         return self.api.clock.now()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Controller:
+class Controller(Struct, frozen=True, kw_only=True):
     """A mapping of changes to keys, and the function that reconciles a key.
 
     `storages` are the kinds whose changes matter; empty means all kinds.

@@ -5,8 +5,9 @@ are kept, not dropped: the embedded cluster has no schemas for them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from kai_py.embedded.documents import Json
 from kai_py.embedded.errors import FieldError
@@ -34,8 +35,7 @@ def _no_difference(_new: Json, _old: Json) -> list[FieldError]:
     return []
 
 
-@dataclass(frozen=True, kw_only=True)
-class KindRules:
+class KindRules(Struct, frozen=True, kw_only=True):
     """How the server treats the objects of one kind.
 
     `prepare` sets the fields that only the server sets on creation (initial status, generated

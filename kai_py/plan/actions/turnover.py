@@ -18,10 +18,10 @@ runtimes (``policy.runtime_history``); for other pods no gang waits. O(ends) per
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
@@ -50,8 +50,7 @@ MAX_ENDS_AWAITED = 512
 """How many of the next ends a gang may wait for."""
 
 
-@dataclass(slots=True)
-class _Awaited:
+class _Awaited(Struct):
     """The capacity of one node that earlier gangs wait for: ``amounts`` (resources,), devices."""
 
     amounts: Floats

@@ -12,10 +12,10 @@ Opening is tried O(log(gangs)) times for each gang or queue that is found.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kai_py.grouping.gang import Owner
 from kai_py.plan.observations import ObjectProblem

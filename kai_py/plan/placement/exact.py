@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.plan.placement.attempt import Attempt
 from kai_py.plan.placement.fit import ShapeFits, slack
@@ -38,8 +39,7 @@ MAX_NODES_TO_SEARCH = 2**18
 """Bound of steps x nodes of one search with pod rules, as a step looks at every node."""
 
 
-@dataclass(slots=True)
-class SearchSteps:
+class SearchSteps(Struct):
     """``left``: the steps that searches pod by pod may still take.
 
     ``action``: only its placements may be searched; ALLOCATE for the steps of a whole cycle.

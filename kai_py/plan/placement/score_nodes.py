@@ -15,10 +15,9 @@ replica.
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
@@ -250,8 +249,7 @@ class ScoredNodes:
         return score, device
 
 
-@dataclass(slots=True)
-class _ShapeScores:
+class _ShapeScores(Struct):
     """Scores of a shape and GPUs to share, (nodes,) each.
 
     ``seen``: how many changes of the statement they include; ``by_state``: known scores.

@@ -4,8 +4,9 @@ The target workload is computed when the first pod is scored, as many cycles sco
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from kai_py.plan.extensions import Extensions
 from kai_py.plan.placement.preferences import rank_nodes, static_preferences
@@ -21,8 +22,7 @@ from kai_py.snapshot.shape import Shape
 from kai_py.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
-class Scoring:
+class Scoring(Struct, frozen=True, dict=True):
     """Scored nodes of one statement, computed when they are first needed.
 
     ``by_default``: no score is configured, so ``scores`` decide only where they pack better: gangs

@@ -18,7 +18,6 @@ changed); amounts cost O(nodes x resources).
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cached_property
 
@@ -65,8 +64,7 @@ class InputsChange(IntEnum):
     UNCHANGED = 2
 
 
-@dataclass(frozen=True, eq=False)
-class SearchInputs:
+class SearchInputs(Struct, frozen=True, eq=False, dict=True):
     """What the session of a cycle is built from; ``min_runtimes``: all that are set, in seconds."""
 
     snapshot: Snapshot
@@ -135,7 +133,7 @@ def inputs_change(before: SearchInputs, now: SearchInputs) -> InputsChange:
         return InputsChange.CHANGED
     if before.snapshot is now.snapshot:
         return InputsChange.UNCHANGED
-    names = {field.name for field in fields(Snapshot)} - ENTER_AS_FACTS
+    names = set(Snapshot.__struct_fields__) - ENTER_AS_FACTS
     if not all(_field_equal(before.snapshot, now.snapshot, name) for name in names - AMOUNTS):
         return InputsChange.CHANGED
     gangs = _gangs_change(before.snapshot, now.snapshot)
@@ -154,8 +152,8 @@ def _field_equal(before: Snapshot, now: Snapshot, name: str) -> bool:
         return np.array_equal(ours, theirs)
     if isinstance(ours, GpuSharing):
         return all(
-            np.array_equal(getattr(ours, part.name), getattr(theirs, part.name))
-            for part in fields(GpuSharing)
+            np.array_equal(getattr(ours, part), getattr(theirs, part))
+            for part in GpuSharing.__struct_fields__
         )
     # Columns of nodes are built again with every change, and hold arrays without equality.
     return name != "nodes" and bool(ours == theirs)

@@ -307,8 +307,7 @@ def cheapest_claims(
     return CheapestClaims(specs, cost) if specs else None
 
 
-@dataclass(slots=True)
-class _Trials:
+class _Trials(Struct):
     """The search for the first combination of alternatives, depth first."""
 
     choices: ClaimChoices

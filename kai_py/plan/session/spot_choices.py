@@ -15,7 +15,7 @@ cycle. O(gangs) if any queue chooses, else O(gangs whose workloads choose).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import msgspec
@@ -111,7 +111,7 @@ class SpotChoices:
             self._gangs[key] = (gang, effective, problem, made)
             gangs[key] = made
         if self._last is None or self._last[0] is not snapshot or not unchanged:
-            self._last = snapshot, replace(snapshot, gangs=gangs)
+            self._last = snapshot, structs.replace(snapshot, gangs=gangs)
         spot = CycleSpot(rules, uses, fallbacks.fallback_at, fallbacks.over_budget)
         return self._last[1], spot
 
@@ -130,7 +130,9 @@ class SpotChoices:
             shape = self._shapes.get(key) or shapes.get(key)
             if shape is None or shape.spot != choice:
                 offset = (1 + list(SpotUse).index(choice.use)) * NUMBERS_PER_CHOICE
-                shape = replace(member.shape, number=member.shape.number + offset, spot=choice)
+                shape = structs.replace(
+                    member.shape, number=member.shape.number + offset, spot=choice
+                )
             self._shapes[key] = shape
             return structs.replace(member, shape=shape)
 

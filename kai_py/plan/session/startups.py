@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kai_py.api.node_departures import Departure, DepartureStage
 from kai_py.api.times import backoff_seconds, begun_at, happened_within, lies_ahead
@@ -293,7 +293,7 @@ def with_avoided_nodes(snapshot: Snapshot, startups: Startups) -> Snapshot:
         departures = {**avoided, **snapshot.nodes.departures}
         marked = replace(snapshot.nodes, departures=departures)
         known = startups.marked = MarkedNodes(snapshot.nodes, avoided, marked)
-    return replace(snapshot, nodes=known.marked)
+    return structs.replace(snapshot, nodes=known.marked)
 
 
 def min_member_is_ready(snapshot: Snapshot, gang: Gang) -> bool:

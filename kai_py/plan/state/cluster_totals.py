@@ -6,10 +6,10 @@ their share of the other nodes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import is_
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.snapshot.accounting import DEVICE_CLASS, GPU, Accounting, total
@@ -20,8 +20,7 @@ from kai_py.snapshot.tables.gpu_nodes import REPLICA_RESOURCE, gpu_replicas
 from kai_py.snapshot.tables.queues import DEVICE_ATTRIBUTE, DEVICE_SELECTOR
 
 
-@dataclass(slots=True)
-class CordonedAmounts:
+class CordonedAmounts(Struct):
     """What pods have of the nodes that are ready and cordoned, by gang."""
 
     _nodes: frozenset[str] = frozenset()
@@ -47,8 +46,7 @@ class CordonedAmounts:
         return total(charge for key in sorted(self._charges) for charge in self._charges[key])
 
 
-@dataclass(slots=True)
-class ClusterTotals:
+class ClusterTotals(Struct):
     """The last totals of nodes, kept as long as these are the same."""
 
     _inputs: tuple[object, ...] = ()

@@ -6,7 +6,8 @@ the claims of several pods can be allocated in one search; each of these pods th
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import AllocationResult, ResourceClaim
@@ -18,8 +19,7 @@ MAX_STEPS_TOGETHER = 2_000
 """Devices tried in one search for several pods."""
 
 
-@dataclass(slots=True)
-class DeviceSearch:
+class DeviceSearch(Struct):
     """Searches for devices on ``nodes``."""
 
     allocator: ClusterAllocator

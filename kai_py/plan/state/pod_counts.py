@@ -11,9 +11,10 @@ subtracted: thousands of terms that select nearly every pod cost no more.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from kai_py.plan.state.pod_decisions import (
     NO_POD,
@@ -163,8 +164,7 @@ class _Refusals:
         self.by_key: dict[str, DomainCounts] = {}
 
 
-@dataclass(eq=False, slots=True)
-class _Term:
+class _Term(Struct, eq=False):
     """A term and everything that counts its owners.
 
     ``on_nodes``: whether any was on a node when the cycle began. ``groups``: those that count its

@@ -8,10 +8,10 @@ change. Comparing the inputs costs O(resources x queues).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.dra.device_limits import selector_problems
 from kai_py.plan.state.cluster_totals import ClusterTotals
@@ -39,8 +39,7 @@ ShareInputs = tuple[bytes, bytes, bytes | None, FairnessRules]
 """Total, demand and past usage as bytes, and the rules of division."""
 
 
-@dataclass(slots=True)
-class FairShareCache:
+class FairShareCache(Struct):
     """The last tree, totals and shares with their inputs. The results are read-only."""
 
     _tree_inputs: TreeInputs = ((), ())
@@ -86,8 +85,7 @@ ROUNDING = 1e-12
 ALWAYS_COUNTED = (GPU, "cpu", "memory")
 
 
-@dataclass(frozen=True)
-class Quota:
+class Quota(Struct, frozen=True, dict=True):
     """Queue state of a cycle; ``shares`` stay as computed at its start."""
 
     usage: QueueUsage

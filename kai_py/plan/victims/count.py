@@ -11,11 +11,11 @@ released.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from msgspec import structs
+from msgspec.structs import replace
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.dra.whole_devices import WholeDevices

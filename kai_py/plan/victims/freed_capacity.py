@@ -5,10 +5,10 @@ other users keeps its devices although they are counted here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct, field
 
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.plan.session.cycle_state import CycleState
@@ -19,8 +19,7 @@ MANY_PODS = 16
 """From this many pods on, releasing them in arrays is faster than one by one."""
 
 
-@dataclass(slots=True)
-class FreedCapacity:
+class FreedCapacity(Struct):
     """What one node has while pods are counted as gone from it.
 
     ``free``: (resources,); ``gpus``: how many GPUs of claims more than now, and ``devices``: how

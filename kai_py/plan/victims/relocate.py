@@ -272,7 +272,7 @@ class RecreatedShapes:
         number = member.shape.number
         if number not in self._known:
             (new,) = as_recreated([member])
-            content = msgspec.msgpack.encode(replace(new.shape, number=0))
+            content = msgspec.msgpack.encode(structs.replace(new.shape, number=0))
             self._known[number] = self._by_content.setdefault(content, new.shape)
         return self._known[number]
 
@@ -281,7 +281,7 @@ def _with_new_claims(member: Member) -> Member:
     """``member`` with new claims; the number of its new shape is the same in every cycle."""
     shape = member.shape
     uses = tuple(structs.replace(use, claim=None, node_selector=None) for use in shape.claims)
-    new = replace(shape, number=-2 - shape.number, claims=uses)
+    new = structs.replace(shape, number=-2 - shape.number, claims=uses)
     kept = member.claims[: len(uses)]
     claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)
     return structs.replace(member, shape=new, claims=claims)

@@ -6,7 +6,6 @@ assumed to represent future ones.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -26,8 +25,7 @@ TOLERANCE_MILLI = 1e-6
 """Sums of parts are off by less than this; no request is as small."""
 
 
-@dataclass(frozen=True)
-class PodShapes:
+class PodShapes(Struct, frozen=True):
     """Shapes with GPUs, (m,) each: ``cpu`` millicores, ``memory`` bytes, ``devices``, ``milli``.
 
     ``milli`` is of each device. ``share``: of all pods; what is missing to 1 are pods without GPUs,
@@ -44,8 +42,7 @@ class PodShapes:
     accepts: Bools
 
 
-@dataclass(frozen=True)
-class TargetWorkload:
+class TargetWorkload(Struct, frozen=True, dict=True):
     """What shapes request, (a,) distinct requests, and which nodes each of them accepts.
 
     ``cpu``, ``memory``, ``devices``, ``milli`` as for shapes. ``node_kind``: (nodes,) a number that
@@ -111,8 +108,7 @@ def scarcity_weights(share: Floats, supply: Floats) -> Floats:
     return np.asarray(weights / total) if held.any() else weights
 
 
-@dataclass(frozen=True)
-class FreeGpus:
+class FreeGpus(Struct, frozen=True, dict=True):
     """GPUs of n nodes by the sizes of a workload; ``free``: (n, devices) milli free of each."""
 
     workload: TargetWorkload

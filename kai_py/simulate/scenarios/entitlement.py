@@ -13,11 +13,10 @@ to the most of what waits. A parent is entitled to what its children are.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.simulate.scenarios.scenario import Scenario, ScenarioJob, queue_spec
 from kai_py.snapshot.accounting import GPU
@@ -60,8 +59,7 @@ class EntitlementSample(Struct, frozen=True):
     shares: Mapping[str, EntitledGpus]
 
 
-@dataclass(slots=True)
-class EntitlementSamples:
+class EntitlementSamples(Struct):
     """Samples at distances of at least ``seconds`` / ``MAX_SAMPLES`` of the simulated time."""
 
     seconds: float

@@ -8,7 +8,6 @@ nothing.
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +41,7 @@ WHOLE = 1.0 - 1e-9
 """Free part of a GPU from which on it counts as free."""
 
 
-@dataclass(slots=True)
-class _Machines:
+class _Machines(Struct):
     """Free amounts: ``gpus`` (nodes, GPUs per node), 0 where a node has no such GPU."""
 
     gpus: Floats
@@ -80,8 +78,7 @@ class _RunningGang(NamedTuple):
     pods: list[_PlacedPod]
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(Struct):
     """The gangs that wait and run, and what was measured so far; ``running`` is a heap."""
 
     waiting: list[Arrival]

@@ -8,10 +8,9 @@ API has it. Volumes are assumed in ``tables.volumes``.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
@@ -23,8 +22,7 @@ from kai_py.snapshot.object_cache import ObjectCache
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 
 
-@dataclass(frozen=True)
-class NominatedNode:
+class NominatedNode(Struct, frozen=True):
     """A node that is reserved for a pod until ``expires`` (seconds since the epoch)."""
 
     node: str

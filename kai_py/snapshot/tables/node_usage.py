@@ -6,10 +6,10 @@ are rebuilt only when the set of nodes changes or a resource is named for the fi
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.api.gpu_share import MIG_PREFIX
 from kai_py.api.node_departures import BUILT_IN, Departure, DepartureSignals
@@ -40,8 +40,7 @@ NodeItems = tuple[
 """Host ports, disks and volumes by node row, and volume claims that only one pod may use."""
 
 
-@dataclass(frozen=True)
-class NodeUsageState:
+class NodeUsageState(Struct, frozen=True):
     """Usage at one instant; see Snapshot for the meaning of the fields."""
 
     resources: ResourceIndex

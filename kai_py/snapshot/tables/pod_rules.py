@@ -12,11 +12,10 @@ a new term the pods that have the label by which it is found.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kai_py.api.records.core import Pod
 from kai_py.snapshot.derived_pod import DerivedPod
@@ -46,8 +45,7 @@ Listed = tuple[Base, str]
 """The labels that pods must have to be counted, and their namespace, "" for any."""
 
 
-@dataclass(frozen=True)
-class PodRuleIndex:
+class PodRuleIndex(Struct, frozen=True, dict=True):
     """Pods on nodes at one instant, as far as rules between pods count them.
 
     ``selected``: by what selections require. ``excluded``: those of them that a selection does not

@@ -12,8 +12,9 @@ Source: KEP-2307 (Job tracking without lingering pods).
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from kai_py.api.pod_phases import FAILED, SUCCEEDED
 from kai_py.api.records.core import Pod
@@ -28,8 +29,7 @@ LISTED_WITHIN = 60.0
 """Seconds in which the Job is seen to list a pod that failed."""
 
 
-@dataclass(slots=True)
-class _Tracked:
+class _Tracked(Struct):
     """A pod that the Job controller tracks; ``job``: its uid, ``gang``: its key."""
 
     job: str
@@ -37,8 +37,7 @@ class _Tracked:
     listed: bool = False
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(Struct):
     """Pods of one Job that it has not listed, and since when each is known to have failed."""
 
     gang: str

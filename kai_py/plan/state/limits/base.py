@@ -12,11 +12,11 @@ computes replicas for all limited nodes once and then only for those that change
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.state.undo import Undo
@@ -172,8 +172,7 @@ CountReplicas = Callable[[int, Shape, Capacity, int], int]
 """From node row, shape, capacity and ``max_replicas`` to pods, exact up to the last."""
 
 
-@dataclass(slots=True)
-class _CachedReplicas:
+class _CachedReplicas(Struct):
     """(nodes,) pods, exact up to ``max_replicas``; how many of the changes they include."""
 
     replicas: Ints

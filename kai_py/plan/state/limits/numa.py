@@ -6,10 +6,10 @@ pods have returned what they had of their zones. A query recomputes the nodes th
 shape was last requested; nodes in the same state are computed once.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kai_py.plan.state.capacity import Capacity
@@ -24,8 +24,7 @@ from kai_py.snapshot.snapshot import Snapshot
 from kai_py.snapshot.tables.numa import AmountsByZone, NumaNode
 
 
-@dataclass(slots=True)
-class _FreeZones:
+class _FreeZones(Struct):
     """Free amounts of a node's zones; ``startable``: the lesser of both, for pods starting now."""
 
     idle: AmountsByZone
