@@ -208,7 +208,11 @@ class Cluster:
 
     def nodes(self) -> dict[str, str]:
         """Nodes by the pods bound to them."""
-        return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
+        return {
+            pod["metadata"]["name"]: node
+            for pod in self.api.list(PODS)
+            if (node := pod["spec"].get("nodeName"))
+        }
 
     def committer(self, assume_cache, *, transport=None, settings=SETTINGS) -> Committer:
         access = self.access(transport, settings.retry)
