@@ -1,13 +1,13 @@
 """References to objects by name, pinned to one incarnation by uid."""
 
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from kai_py.api.records.core import ObjectMeta
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectRef:
+class ObjectRef(Struct, frozen=True, order=True):
     """An object by name, pinned to one incarnation by its uid; its class says of which kind."""
 
     namespace: str
@@ -23,16 +23,13 @@ class ObjectRef:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodRef(ObjectRef):
+class PodRef(ObjectRef, frozen=True, order=True):
     """A pod."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GroupRef(ObjectRef):
+class GroupRef(ObjectRef, frozen=True, order=True):
     """A PodGroup of scheduling.k8s.io."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ClaimRef(ObjectRef):
+class ClaimRef(ObjectRef, frozen=True, order=True):
     """A ResourceClaim or PersistentVolumeClaim."""

@@ -19,7 +19,6 @@ or deleted.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from msgspec import Struct, field, structs
@@ -88,13 +87,13 @@ def present_members(members: Sequence[Member]) -> Sequence[Member]:
 
 def placeholder_for(member: Member) -> Member:
     """A placeholder that keeps the capacity for a pod that exists and may not start yet."""
-    reference = replace(member.pod, uid=f"{member.pod.uid}/stand-in")
+    reference = structs.replace(member.pod, uid=f"{member.pod.uid}/stand-in")
     return structs.replace(member, pod=reference, state=PodState.EXPECTED)
 
 
 def _numbered_member(member: Member, uid: str) -> Member:
     claims = tuple(_numbered_claim(each, uid) for each in member.claims)
-    return structs.replace(member, pod=replace(member.pod, uid=uid), claims=claims)
+    return structs.replace(member, pod=structs.replace(member.pod, uid=uid), claims=claims)
 
 
 def _with_claims(pod: Pod, claims: tuple[PodResourceClaim, ...]) -> Pod:
@@ -274,7 +273,7 @@ def with_admission_defaults(pod: Pod, owners: RecordingOwners) -> tuple[Pod, Pod
 
 
 def _numbered_claim(claim: ClaimRef, uid: str) -> ClaimRef:
-    return claim if claim.uid else replace(claim, uid=f"{uid}/{claim.name}")
+    return claim if claim.uid else structs.replace(claim, uid=f"{uid}/{claim.name}")
 
 
 def _suspended_since(job: SuspendedJob) -> datetime | None:

@@ -11,7 +11,6 @@ constraints must still hold with them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -283,5 +282,5 @@ def _with_new_claims(member: Member) -> Member:
     uses = tuple(structs.replace(use, claim=None, node_selector=None) for use in shape.claims)
     new = structs.replace(shape, number=-2 - shape.number, claims=uses)
     kept = member.claims[: len(uses)]
-    claims = tuple(replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)
+    claims = tuple(structs.replace(r, name=f"{r.name}/new", uid=f"{r.uid}/new") for r in kept)
     return structs.replace(member, shape=new, claims=claims)
