@@ -1,8 +1,9 @@
 """Relevance of changes: whether a change of a watched object can change a plan.
 
-Heartbeats of nodes, managed metadata, conditions of pods and statuses of queues (which we write
-ourselves) cannot. Any other change is relevant: a cycle too many costs a little, one too few leaves
-a gang pending. A binding that shows what was assumed changes so little that others may be awaited.
+Heartbeats of nodes, managed metadata, conditions of pods and groups and statuses of queues (which
+we write ourselves) cannot. Any other change is relevant: a cycle too many costs a little, one too
+few leaves a gang pending. A binding that shows what was assumed changes so little that others may
+be awaited.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from kai_py.api.records.core import ObjectMeta, Pod
 from kai_py.api.records.kai import KaiQueue
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim
-from kai_py.api.records.unstructured import same_owner
+from kai_py.api.records.unstructured import Unstructured, same_owner
 from kai_py.snapshot.requests import resized_requests
 from kai_py.watch.kinds import WatchedQueue
 
@@ -68,6 +69,9 @@ def affects_plan(old: object | None, new: object | None) -> bool:
             return _claim(old) != _claim(new)
         case (WatchedQueue() | KaiQueue(), WatchedQueue() | KaiQueue()):
             return _queue(old) != _queue(new)
+        case Unstructured(), Unstructured(kind="ProvisioningRequest"):
+            # Its conditions are part of the reason why its gang is pending.
+            return old.content != new.content
     return not same_owner(old, new)
 
 

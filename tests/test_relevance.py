@@ -113,6 +113,23 @@ def test_conditions_of_groups_do_not_matter_but_their_claims_and_specs_do():
     assert affects_plan(old, group("2", {"minCount": 2}, {"resourceClaimStatuses": claims}))
 
 
+def test_conditions_of_a_provisioning_request_matter_as_they_are_told():
+    def request(version, conditions):
+        document = {
+            "kind": "ProvisioningRequest",
+            "metadata": {"name": "r", "uid": "1", "resourceVersion": version},
+            "status": {"conditions": conditions},
+        }
+        return unstructured(document, ("status.conditions",))
+
+    accepted, provisioned = (
+        {"type": kind, "status": "True"} for kind in ("Accepted", "Provisioned")
+    )
+    old = request("1", [accepted])
+    assert affects_plan(old, request("2", [accepted, provisioned]))
+    assert not affects_plan(old, request("2", [accepted]))
+
+
 def test_of_the_status_of_kai_groups_only_the_pools_that_were_tried_matter():
     meta = ObjectMeta(name="g", uid="1", resource_version="1")
     old = KaiPodGroup(metadata=meta, spec=KaiPodGroupSpec(min_member=2))
