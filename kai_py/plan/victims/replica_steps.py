@@ -28,7 +28,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.victims.count import ShapeCount
 from kai_py.plan.victims.eviction_cost import EvictionCosts, ReplicaStep, StepsOfNode
-from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedResources
+from kai_py.plan.victims.freed_capacity import FreedCapacity, FreedNodes, FreedResources
 from kai_py.plan.victims.units import VictimUnit, pods_of, units_by_gang, units_evicted_with
 from kai_py.policy.reclaim_rules import ReclaimAllowance
 from kai_py.snapshot.gangs import Member
@@ -74,17 +74,10 @@ class ReplicaSteps:
 
     def without(self, units: Iterable[VictimUnit]) -> int:
         """How many replicas fit on all nodes once all of ``units`` have left. O(pods + nodes)."""
-        positions, nodes = self._state.snapshot.nodes.positions, dict[int, FreedCapacity]()
-        for member in pods_of(units):
-            row = positions.get(member.node)
-            if row is None:
-                continue
-            if row not in nodes:
-                nodes[row] = self._freed.future_idle_of(row)
-            self._freed.release(member, nodes[row])
+        nodes = FreedNodes(self._state)
         return self.initial + sum(
-            self._shape.replicas(row, node) - self._initial_replicas[row]
-            for row, node in nodes.items()
+            self._shape.replicas(row, nodes.of(row)) - self._initial_replicas[row]
+            for row in nodes.release(pods_of(units))
         )
 
     def of(self, row: int) -> Iterator[ReplicaStep]:
