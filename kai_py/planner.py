@@ -231,15 +231,17 @@ def _past_usage(configuration: Configuration) -> PastUsage | None:
 
 def cycle_settings(configuration: Configuration) -> CycleSettings:
     """What of the configuration a cycle follows."""
+    profile = PROFILES[configuration.rules]
     return CycleSettings(
         rules=replace(
-            PROFILES[configuration.rules],
+            profile,
             usage_weight=configuration.fair_share.usage_weight,
             default_preempt_min_runtime=configuration.eviction.preempt_min_runtime,
             default_reclaim_min_runtime=configuration.eviction.reclaim_min_runtime,
             min_runtime_method=configuration.eviction.reclaim_resolve_method,
-            relocates_ownerless=configuration.eviction.consolidate_ownerless
-            or PROFILES[configuration.rules].relocates_ownerless,
+            relocates_ownerless=(
+                profile.relocates_ownerless or configuration.eviction.consolidate_ownerless
+            ),
         ),
         gpu_strategy=configuration.placement.gpu,
         cpu_strategy=configuration.placement.cpu,

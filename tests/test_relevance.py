@@ -113,7 +113,7 @@ def test_conditions_of_groups_do_not_matter_but_their_claims_and_specs_do():
     assert affects_plan(old, group("2", {"minCount": 2}, {"resourceClaimStatuses": claims}))
 
 
-def test_conditions_of_a_provisioning_request_matter_as_they_are_told():
+def test_conditions_of_a_provisioning_request_matter():
     def request(version, conditions):
         document = {
             "kind": "ProvisioningRequest",

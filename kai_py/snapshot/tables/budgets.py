@@ -21,8 +21,8 @@ from kai_py.api.selectors import label_selector_matches
 from kai_py.snapshot.tables.pod_table import PodTable, Uids
 from kai_py.snapshot.tables.readiness import ready_condition
 
-SHOWN = 2
-"""Budgets of a pod that are told: with more it is evicted no more than with these."""
+MAX_BUDGETS = 2
+"""Budgets that are kept of each pod: the Eviction API evicts none that several select."""
 
 
 class DisruptionBudget(Struct, frozen=True):
@@ -119,15 +119,15 @@ class DisruptionBudgets(PodTable):
         before = self._protecting.pop(uid, [])
         if names:
             self._protecting[uid] = names
-        if before[:SHOWN] == names[:SHOWN]:
+        if before[:MAX_BUDGETS] == names[:MAX_BUDGETS]:
             return
         self._snapshot = None
-        for name in before[:SHOWN]:
+        for name in before[:MAX_BUDGETS]:
             protected = self._protected[namespace, name]
             protected.remove(uid)
             if not protected:
                 del self._protected[namespace, name]
-        for name in names[:SHOWN]:
+        for name in names[:MAX_BUDGETS]:
             self._protected.setdefault((namespace, name), set()).add(uid)
 
     def snapshot(self) -> tuple[DisruptionBudget, ...]:

@@ -130,8 +130,8 @@ def _borrowers() -> list[Document]:
         "kind": "StatefulSet",
         "name": "borrowers",
         "uid": "borrowers",
+        "controller": True,
     }
-    owner |= {"controller": True}
     budget = document(
         "policy/v1",
         "PodDisruptionBudget",
