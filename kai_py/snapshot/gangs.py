@@ -266,6 +266,11 @@ class Gang(Struct, frozen=True, dict=True):
         charged = (*self.bound, *self.lingering)
         return _total_charge([m for m in charged if self.is_non_preemptible(m)])
 
+    @property
+    def yields_in_queue(self) -> bool:
+        """Whether all of it may be evicted for gangs of its queue with a higher priority."""
+        return self.preemptible and not self.semi_preemptible
+
     def is_non_preemptible(self, member: Member) -> bool:
         """Whether the pod cannot be preempted once it is bound."""
         if not self.semi_preemptible:

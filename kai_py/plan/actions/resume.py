@@ -78,18 +78,13 @@ def _place_all(state: CycleState, nominated: Sequence[Gang]) -> bool:
     return trial.kept
 
 
-def _yields(gang: Gang) -> bool:
-    """Whether all of the gang may be evicted for others of its queue once it runs."""
-    return gang.preemptible and not gang.semi_preemptible
-
-
 def _waiting_ahead(
     state: CycleState, pending: Iterable[Gang], nominated: Iterable[Gang]
 ) -> list[Gang]:
     """The first gangs below minMember for which a nominated one would be evicted once it runs."""
     lowest: dict[str, int] = {}
     for gang in nominated:
-        if _yields(gang):
+        if gang.yields_in_queue:
             lowest[gang.queue] = min(gang.priority, lowest.get(gang.queue, gang.priority))
     found = (
         gang
@@ -152,7 +147,7 @@ def _with_those_ahead(
     behind = [
         gang
         for gang in nominated
-        if gang.queue == queue and _yields(gang) and gang.priority < first[0].priority
+        if gang.queue == queue and gang.yields_in_queue and gang.priority < first[0].priority
     ]
     kept = [gang for gang in nominated if gang not in behind]
     return [*kept, *sorted((*first, *behind), key=by_priority_and_age)]

@@ -23,6 +23,7 @@ from kai_py.plan.session.equivalent_gangs import is_equivalent
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.state.capacity import Capacity
 from kai_py.plan.victims.count import is_exact
+from kai_py.plan.victims.postponed_ahead import has_postponed_ahead
 from kai_py.plan.victims.relocate import may_fit_elsewhere
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.timing import postponed_until
@@ -55,6 +56,7 @@ class VictimBatch(Struct, frozen=True):
             or state.quota.queues.has_max[queue]
             or state.placer.reservations.close_nodes
             or not state.eviction_limits.is_unlimited
+            or has_postponed_ahead(self.strategy)
         ):
             return None
         return state.placer.shapes.packed_fit(state.statement, pod.shape, Capacity.FUTURE_IDLE)

@@ -33,6 +33,7 @@ from itertools import chain, tee
 from typing import NamedTuple
 
 from kai_py.plan.victims.count import is_exact
+from kai_py.plan.victims.postponed_ahead import until_those_ahead
 from kai_py.plan.victims.reduction import VictimReduction
 from kai_py.plan.victims.relocate import relocate
 from kai_py.plan.victims.selection import VictimSelection
@@ -145,6 +146,7 @@ class VictimSearch:
         self.trials.probes -= 1
         if self.trials.exceeds_max_pods(units):
             return _TriedSet(SearchOutcome.REFUSED, units[-1])
+        ahead = until_those_ahead(self.strategy, units)
         with self._state.statement.trial() as trial:
             if not self.trials.place(units, explain=True):
                 return _TriedSet(SearchOutcome.NO_CAPACITY)
@@ -152,18 +154,13 @@ class VictimSearch:
             refused = self.strategy.refused_unit(lost)
             if refused is not None:
                 return _TriedSet(SearchOutcome.REFUSED, refused)
-            if self._is_postponed(units):
+            until = postponed_until(self.strategy, units) if ahead is None else ahead
+            if until is not None:
+                self._state.postponed[self.strategy.action, self._gang.key] = until
                 return _TriedSet(SearchOutcome.POSTPONED)
             self.victims = tuple(units)
             trial.keep()
         return _TriedSet(SearchOutcome.PLACED)
-
-    def _is_postponed(self, units: Sequence[VictimUnit]) -> bool:
-        """Whether it is better to wait than to evict the units now."""
-        until = postponed_until(self.strategy, units)
-        if until is not None:
-            self._state.postponed[self.strategy.action, self._gang.key] = until
-        return until is not None
 
 
 class _TriedSet(NamedTuple):
