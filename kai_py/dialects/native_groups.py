@@ -21,8 +21,8 @@ from kai_py.api.numbers import MAX_COUNT
 from kai_py.api.records.core import ObjectMeta
 from kai_py.api.records.unstructured import Unstructured
 from kai_py.api.texts import first_of
-from kai_py.dialects.composite_groups import GroupTree, group_ancestors, group_tree
 from kai_py.dialects.group_reader import GroupReader, gang_from_group, group_source
+from kai_py.dialects.native_group_tree import GroupTree, group_ancestors, group_tree
 from kai_py.grouping.counts import count_at, entries
 from kai_py.grouping.gang import GangSpec, Owner, Subgroup
 from kai_py.grouping.gang_settings import GangSettings

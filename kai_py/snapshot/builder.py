@@ -13,12 +13,13 @@ from kai_py.api.records.core import Pod
 from kai_py.api.records.node import Node
 from kai_py.api.records.resource import ResourceClaim, ResourceSlice
 from kai_py.api.records.unstructured import same_owner
+from kai_py.grouping.composite_groups import Key
 from kai_py.grouping.gang import GangSpec
 from kai_py.grouping.owner_chain import GroupKind
 from kai_py.snapshot.dependencies import DeletedOwners, Dependencies, ReadableKinds
 from kai_py.snapshot.derived_pod import AssumedBinding, DerivedPod, PodPlacement
 from kai_py.snapshot.missing_objects import CLAIMS, TEMPLATES
-from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, Key, ObjectCache
+from kai_py.snapshot.object_cache import DeviceKey, FailedDevices, ObjectCache
 from kai_py.snapshot.outdated_pods import OutdatedPods
 from kai_py.snapshot.own_pods import OwnPods
 from kai_py.snapshot.parsed_pods import Identify
@@ -231,14 +232,12 @@ class SnapshotBuilder:
     def _apply_node(self, old: object | None, new: object | None) -> None:
         node = new if new is not None else old
         if isinstance(node, Node):
-            exists = new is not None
+            name, exists = node.metadata.name, new is not None
             boot_id = node.status.node_info.boot_id
-            on_it = self._tables.node_pods.set_node(
-                node.metadata.name, exists=exists, boot_id=boot_id
-            )
+            on_it = self._tables.node_pods.set_node(name, exists=exists, boot_id=boot_id)
             self._tables.gangs.charge_again(on_it)
-            present = new is not None and self._settings.in_pool(node.metadata)
-            self._tables.node_usage.set_node(node.metadata.name, node if present else None)
+            present = exists and self._settings.in_pool(node.metadata)
+            self._tables.node_usage.set_node(name, node if present else None)
 
     def _apply_object(self, kind: str, old: object | None, new: object | None) -> None:
         """Take in an object that pods may be derived from."""

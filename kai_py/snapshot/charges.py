@@ -21,10 +21,10 @@ from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.api.pod_phases import is_finished
 from kai_py.api.records.core import Pod
 from kai_py.api.records.resource import ResourceClaim
+from kai_py.grouping.composite_groups import Key
 from kai_py.snapshot.accounting import Accounting, total
 from kai_py.snapshot.dependencies import Dependencies
 from kai_py.snapshot.gangs import Charge, Gang, JoinedClaim
-from kai_py.snapshot.object_cache import Key
 from kai_py.snapshot.pod_demand import PodDemand
 from kai_py.snapshot.settings import DeviceRegistry
 from kai_py.snapshot.tables.gpu_nodes import PLUGIN_GPUS, GpuMemory

@@ -21,9 +21,9 @@ from kai_py.api.records.storage import (
     StorageClass,
 )
 from kai_py.api.records.unstructured import Unstructured
-from kai_py.grouping.composite_groups import COMPOSITE_GROUPS, CompositeGroups, within
+from kai_py.grouping.composite_groups import COMPOSITE_GROUPS, CompositeGroups, Key, within
 from kai_py.grouping.owner_chain import Absence, GroupKind, OwnerObject, kind_of
-from kai_py.snapshot.object_cache import Key, ObjectCache
+from kai_py.snapshot.object_cache import ObjectCache
 
 GroupSchedulersKey = tuple[str, ...]
 

@@ -25,7 +25,7 @@ from kai_py.api.records.resource_admin import (
     DeviceTaintSelector,
 )
 from kai_py.api.times import lies_ahead
-from kai_py.grouping.composite_groups import CompositeGroups
+from kai_py.grouping.composite_groups import CompositeGroups, Key
 from kai_py.grouping.owner_chain import OwnerObject
 from kai_py.snapshot.device_objects import DeviceObjects
 from kai_py.snapshot.extended_resources import classes_by_resource, resource_names
@@ -33,7 +33,6 @@ from kai_py.snapshot.extended_resources import classes_by_resource, resource_nam
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Key = tuple[str, ...]
 DEFAULT_PRIORITY_CLASS: Key = ("priorityclasses", "", "")
 """The empty name stands for the class of pods that name none."""
 

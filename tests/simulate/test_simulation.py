@@ -265,6 +265,10 @@ def test_random_arrivals_keep_their_mean_and_follow_from_the_seed():
             "jobs:\n- {name: j, queue: a, every: 60}\n- {name: j-1, queue: a}",
             r's:6: jobs\[1\].name: a Job "j-1" is also created by jobs\[0\]',
         ),
+        (
+            "apiVersion: v1\nkind: Pod\n---\napiVersion: batch/v1\nkind: Job",
+            r"s: this is a Kubernetes object, not a scenario .*; `kai-py plan FILE` says what",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_scenario_is_told_with_its_line(text, message):

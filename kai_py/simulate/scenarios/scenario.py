@@ -40,6 +40,12 @@ MAX_ARRIVALS = 1_000_000
 Minutes = Annotated[float, Field(ge=0, le=10_000_000)]
 
 
+NOT_A_SCENARIO = (
+    "this is a Kubernetes object, not a scenario of nodes, queues and jobs over time; "
+    "`kai-py plan FILE` says what the scheduler does with objects"
+)
+
+
 class ScenarioError(ValueError):
     """A scenario cannot be used; the message has one line per problem."""
 
@@ -168,12 +174,18 @@ class Arrival(Struct, frozen=True):
     job: ScenarioJob
 
 
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict) and {"apiVersion", "kind"} <= value.keys()
+
+
 def parse_scenario(text: str, *, name: str = "scenario") -> Scenario:
     """Read a scenario; raises ScenarioError with lines ``name:line: field: what is wrong``."""
     try:
         documents = read_documents(text)
     except ManifestError as error:
         raise ScenarioError(f"{name}:{error.line}: {error.reason}") from None
+    if any(_is_object(document.value) for document in documents):
+        raise ScenarioError(f"{name}: {NOT_A_SCENARIO}")
     if len(documents) != 1:
         raise ScenarioError(f"{name}: one document is expected, there are {len(documents)}")
     value = documents[0].value

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
-from kai_py.dialects import composite_groups
+from kai_py.dialects import native_group_tree
 from tests.dialects.feeding import Cluster, node, placed
 from tests.dialects.test_native_groups import QUEUE, TREE, below, composite, group, members
 
@@ -14,13 +14,13 @@ GROUPS = 20
 @pytest.fixture
 def leaves_made():
     """The names of the groups of which leaves are made."""
-    made, original = [], composite_groups._leaf
+    made, original = [], native_group_tree._leaf
 
     def leaf(group, name):
         made.append(name)
         return original(group, name)
 
-    with patch.object(composite_groups, "_leaf", leaf):
+    with patch.object(native_group_tree, "_leaf", leaf):
         yield made
 
 
@@ -130,7 +130,7 @@ def test_a_change_at_the_deepest_level_reaches_the_tree():
 def test_too_many_subgroups_are_refused_before_they_are_made(above, groups):
     cluster = Cluster(QUEUE, node("n", 8), composite("serve", 1), groups)
     made = []
-    with patch.object(composite_groups, "Subgroup", lambda **fields: made.append(fields)):
+    with patch.object(native_group_tree, "Subgroup", lambda **fields: made.append(fields)):
         cluster.add(group("train", 1, **below("serve"))).add(members("train", 2))
     [(stage, message)] = cluster.why().values()
     assert stage == "Invalid"
