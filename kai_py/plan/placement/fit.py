@@ -74,6 +74,7 @@ class ShapeFits(Struct, frozen=True):
 
     static_fits: StaticFits = field(default_factory=StaticFits)
     _running_fits: dict[tuple[int, Capacity, bool], RunningFit] = field(default_factory=dict)
+    _most_free: dict[Capacity, tuple[Statement, int, list[float]]] = field(default_factory=dict)
 
     def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
         """The static fit of the shape, narrowed by pod rules if any concern it."""
@@ -134,7 +135,7 @@ class ShapeFits(Struct, frozen=True):
         self, statement: Statement, shape: Shape, mask: Bools, count: int, capacity: Capacity
     ) -> Ints:
         """(nodes,) how many pods of ``shape`` fit, devices included; it may stop at ``count``."""
-        if self.exceeds_nodes(statement, shape, capacity):
+        if self.fits_nowhere(statement, shape, capacity):
             return np.zeros(len(mask), dtype=np.int64)
         running = self.running_fit(statement, shape, capacity)
         if running is not None:
@@ -158,9 +159,30 @@ class ShapeFits(Struct, frozen=True):
                 return True
         return False
 
+    def fits_nowhere(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
+        """Whether a pod certainly fits nowhere: as ``exceeds_nodes``, or by what is free now.
+
+        The second is not looked at where a running fit is known, which tells more.
+        """
+        if self.exceeds_nodes(statement, shape, capacity):
+            return True
+        if (shape.number, capacity, False) in self._running_fits:
+            return False
+        positions, most = statement.snapshot.resources.positions, self._most(statement, capacity)
+        return any(amount > most[positions[n]] for n, amount in shape.reported_requests.items())
+
+    def _most(self, statement: Statement, capacity: Capacity) -> list[float]:
+        """(resources,) the most of each resource that any node has free now."""
+        known, changes = self._most_free.get(capacity), len(statement.changed_rows)
+        if known is not None and known[0] is statement and known[1] == changes:
+            return known[2]
+        most: list[float] = statement.free(capacity).max(axis=1, initial=-np.inf).tolist()
+        self._most_free[capacity] = statement, changes, most
+        return most
+
     def may_fit_later(self, statement: Statement, shape: Shape) -> bool:
         """Whether a pod fits on any node by resources alone once terminating pods have gone."""
-        if self.exceeds_nodes(statement, shape, Capacity.FUTURE_IDLE):
+        if self.fits_nowhere(statement, shape, Capacity.FUTURE_IDLE):
             return False
         known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:
@@ -172,7 +194,7 @@ class ShapeFits(Struct, frozen=True):
 
         Pod rules and devices of claims are not considered.
         """
-        if self.exceeds_nodes(statement, shape, Capacity.FUTURE_IDLE):
+        if self.fits_nowhere(statement, shape, Capacity.FUTURE_IDLE):
             return np.zeros(len(statement.snapshot.nodes), dtype=np.int64)
         known = self.running_fit(statement, shape, Capacity.FUTURE_IDLE)
         if known is not None:

@@ -166,7 +166,7 @@ class Placer(Struct, frozen=True):
         Neither is known where more than resources decides, or where several nodes are allowed but
         not all. For a nominated pod one is allowed.
         """
-        if self.shapes.fits.exceeds_nodes(statement, shape, capacity):
+        if self.shapes.fits.fits_nowhere(statement, shape, capacity):
             return None, True
         if allowed is None:
             running = self.shapes.single_pod_fit(statement, shape, capacity)

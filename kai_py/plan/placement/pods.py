@@ -76,7 +76,7 @@ class ShapePlacer(Struct, frozen=True):
     def _too_large(self, attempt: Attempt, members: Sequence[Member]) -> Unschedulable | None:
         """Why pods fit nowhere that request more than any node has free; None if they do not."""
         statement, shape, capacity = attempt.statement, members[0].shape, attempt.capacity
-        if not self.fits.exceeds_nodes(statement, shape, capacity):
+        if not self.fits.fits_nowhere(statement, shape, capacity):
             return None
         if not attempt.explain:
             return UNEXPLAINED

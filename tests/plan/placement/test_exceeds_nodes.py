@@ -15,7 +15,7 @@ from tests.plan.mixed_worlds import mixed_world
 from tests.support.examples import examples
 from tests.support.scenario import cluster, node, pod, queue
 
-NEVER = patch.object(ShapeFits, "exceeds_nodes", lambda *_: False)
+NEVER = patch.multiple(ShapeFits, exceeds_nodes=lambda *_: False, fits_nowhere=lambda *_: False)
 
 
 def full_world(deserved=0):
@@ -37,6 +37,29 @@ def test_nodes_are_not_counted_for_pods_that_none_can_hold(made):
     assert [each.stage for each in plan.unplaced] == [Stage.FAIR_SHARE] * 3
     for each in plan.unplaced:
         assert "2 Insufficient nvidia.com/gpu (1 requested, most free 0 on n0)" in each.message
+
+
+def test_nodes_are_not_counted_for_pods_that_no_node_holds_after_others_were_placed():
+    world = cluster(
+        queue("q", 2),
+        node("n0", 2),
+        pod("runs", queue="q", node="n0"),
+        pod("starts", queue="q", priority=1),
+        [pod(f"p{i}", queue="q", requests={"cpu": str(1 + i)}) for i in range(3)],
+    )
+    counted, original = list[int](), RunningFit.__init__
+
+    def count(self, statement, shape, *args, **kwargs):
+        counted.append(shape.number)
+        original(self, statement, shape, *args, **kwargs)
+
+    with patch.object(RunningFit, "__init__", count):
+        plan = world.plan(100.0)
+    assert [len(each.pods) for each in plan.placements] == [1]
+    assert len(set(counted)) == 1
+    assert len(plan.unplaced) == 3
+    for each in plan.unplaced:
+        assert "1 Insufficient nvidia.com/gpu (1 requested, most free 0 on n0)" in each.message
 
 
 @pytest.mark.parametrize("asked", [{"requests": {"example.com/none": "1"}}, {"gpus": 3}])

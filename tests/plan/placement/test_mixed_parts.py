@@ -92,7 +92,7 @@ def test_the_node_of_a_single_pod_is_known_if_resources_decide_and_all_or_one_ar
     running = SimpleNamespace(first_row=lambda: 2, holds=lambda _row: holds) if fit else None
     shapes = SimpleNamespace(
         single_pod_fit=lambda *_: running,
-        fits=SimpleNamespace(exceeds_nodes=lambda *_: exceeds, running_fit=lambda *_: running),
+        fits=SimpleNamespace(fits_nowhere=lambda *_: exceeds, running_fit=lambda *_: running),
     )
     rows = None if allowed is None else np.array(allowed)
     found = Placer._row_for_one(SimpleNamespace(shapes=shapes), None, None, None, rows)
