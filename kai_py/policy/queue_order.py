@@ -42,6 +42,7 @@ gang heads two cycles with the same search, and every gang has its turn however 
 import heapq
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -119,6 +120,21 @@ QueueKey = tuple[float, ...]
 CLUSTER = -1
 
 
+class _Standing(NamedTuple):
+    """What the key of a queue takes from what it has ``allocated``, whatever its gang requests.
+
+    ``rows``: by resource what is allocated, whether that is above the fair share, the most that
+    counts as deserved, what is allocatable, the same without inf, and whether there is a weight.
+    """
+
+    allocated: list[float]
+    above_all: bool
+    beyond: bool
+    uses_none: bool
+    share: float
+    rows: list[tuple[float, bool, float, float, float, float]]
+
+
 class QueueOrder:
     """Leaves in the order in which they may place their next gang.
 
@@ -135,6 +151,7 @@ class QueueOrder:
         self._priority = (-queues.priority).tolist()
         self._parent = queues.parent.tolist()
         self._request: dict[int, list[float]] = {}
+        self._standings: dict[int, _Standing] = {}
         self._last_update: dict[int, tuple[list[float] | None, list[list[float]]]] = {}
         self._first_leaf: dict[int, int] = {}
         self._version = [0] * len(queues)
@@ -157,24 +174,28 @@ class QueueOrder:
         else:
             self._request[leaf] = amounts
         first = leaf if amounts is not None else None
-        queue = leaf
-        while queue != CLUSTER:
-            self._push(queue, first)
-            queue = self._parent[queue]
-            first = self._first_in(queue)
+        for queue, has in zip(reversed(path), reversed(state[1]), strict=True):
+            self._push(queue, first, has)
+            first = self._first_in(self._parent[queue])
 
     def first(self) -> int | None:
         """The leaf whose gang comes next; None where no leaf has one."""
         return self._first_in(CLUSTER)
 
-    def _push(self, queue: int, leaf: int | None) -> None:
-        """Reinsert the queue among its siblings, with ``leaf`` as its best; None removes it."""
+    def _push(self, queue: int, leaf: int | None, allocated: list[float]) -> None:
+        """Reinsert the queue among its siblings, with ``leaf`` as its best; None removes it.
+
+        ``allocated``: (resources,) of the queue.
+        """
         self._version[queue] += 1
         if leaf is None:
             self._first_leaf.pop(queue, None)
             return
         self._first_leaf[queue] = leaf
-        entry = (self._key(queue, self._request[leaf]), queue, self._version[queue])
+        standing = self._standings.get(queue)
+        if standing is None or standing.allocated != allocated:
+            standing = self._standings[queue] = _standing(allocated, self._bounds[queue])
+        entry = (self._key(queue, standing, self._request[leaf]), queue, self._version[queue])
         heapq.heappush(self._heaps.setdefault(self._parent[queue], []), entry)
 
     def _first_in(self, queue: int) -> int | None:
@@ -183,31 +204,48 @@ class QueueOrder:
             heapq.heappop(heap)
         return self._first_leaf[heap[0][1]] if heap else None
 
-    def _key(self, queue: int, request: list[float]) -> QueueKey:
+    def _key(self, queue: int, standing: _Standing, request: list[float]) -> QueueKey:
         """The column of ``order_keys`` for one queue."""
-        over = beyond = uses_none = False
-        over_all, with_gang, without = True, 0.0, 0.0
-        allocated_amounts = self._usage.allocated[:, queue].tolist()
-        rows = zip(allocated_amounts, request, self._bounds[queue], strict=True)
-        for allocated, requested, bounds in rows:
-            fair, deserved, allocatable, bound, has_weight = bounds
+        _, over, beyond, uses_none, without, rows = standing
+        if not self._compares_all:
+            over = beyond = False
+        with_gang = without
+        for requested, row in zip(request, rows, strict=True):
+            if requested <= 0:
+                continue
+            allocated, is_above, deserved, allocatable, bound, has_weight = row
             after = allocated + requested
-            if allocated <= fair:
-                over_all = False
-            elif self._compares_all or requested > 0:
-                over = True
-            if after > deserved and (self._compares_all or requested > 0):
+            if after > deserved:
                 beyond = True
-                over = over or not has_weight
+            if not self._compares_all and (is_above or (after > deserved and not has_weight)):
+                over = True
             if allocatable == 0 and after > 0:
                 uses_none = True
-            with_part = after / bound if bound > 0 else after * NO_SHARE_PENALTY
-            part = allocated / bound if bound > 0 else allocated * NO_SHARE_PENALTY
-            with_gang = max(with_gang, with_part)
-            without = max(without, part)
-        is_over = over_all if self._compares_all else over
+            part = after / bound if bound > 0 else after * NO_SHARE_PENALTY
+            with_gang = max(with_gang, part)
         tie_breakers = self._tie_breakers[queue]
-        return is_over, beyond, self._priority[queue], uses_none, with_gang, without, *tie_breakers
+        return over, beyond, self._priority[queue], uses_none, with_gang, without, *tie_breakers
+
+
+def _standing(allocated: list[float], bounds: Sequence[Sequence[float]]) -> _Standing:
+    """The standing of a queue; ``bounds``: its part of ``QueueUsage.bounds_by_queue``."""
+    rows = [
+        (has, has > fair, deserved, allocatable, bound, has_weight)
+        for has, (fair, deserved, allocatable, bound, has_weight) in zip(
+            allocated, bounds, strict=True
+        )
+    ]
+    parts = (
+        has / bound if bound > 0 else has * NO_SHARE_PENALTY for has, _, _, _, bound, _ in rows
+    )
+    return _Standing(
+        allocated,
+        above_all=all(is_above for _, is_above, *_ in rows),
+        beyond=any(has > deserved for has, _, deserved, *_ in rows),
+        uses_none=any(allocatable == 0 and has > 0 for has, _, _, allocatable, *_ in rows),
+        share=max(0.0, *parts),
+        rows=rows,
+    )
 
 
 GangKey = tuple[float, int, float, str]

@@ -12,7 +12,7 @@ from kai_py.plan.placement.next_pods import PlacementRequest
 from kai_py.plan.plan import Action
 from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.equivalent_gangs import MAX_BATCH_PODS, is_equivalent
-from kai_py.plan.session.gang_queue import _stays_within
+from kai_py.plan.session.gang_queue import _most, _stays_within
 from kai_py.plan.session.requests import RequestKind, request_kind, request_signature
 from kai_py.plan.state.assignment import Evicted
 from kai_py.plan.state.capacity import Capacity
@@ -85,7 +85,7 @@ def test_a_gang_of_another_kind_is_not_equivalent(other):
     ],
 )
 def test_only_what_a_request_costs_has_to_stay_within_bounds(cost, allocated, most, stays):
-    assert _stays_within(cost, allocated, most) is stays
+    assert _stays_within(cost, _most(most, allocated)) is stays
 
 
 def test_large_gangs_are_not_equivalent():

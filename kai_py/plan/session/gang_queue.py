@@ -14,6 +14,7 @@ import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from operator import gt
 from typing import NamedTuple
 
 import numpy as np
@@ -178,24 +179,26 @@ class GangQueue:
             least = queues.max[:, path].min(axis=1)
             if not preemptible:
                 least = np.minimum(least, queues.deserved[:, path].min(axis=1))
-            bounds = self._bounds[queue, preemptible] = least.tolist()
-        return not _stays_within(self._state.request_cost(gang).tolist(), repeat(0.0), bounds)
+            bounds = self._bounds[queue, preemptible] = _most(least.tolist(), repeat(0.0))
+        return not _stays_within(self._state.request_cost(gang).tolist(), bounds)
 
     def _let_pass(self, queue: int, waiting: list[Ranked], at: int) -> None:
         """Put the first gang that stays within the fair share before those that do not."""
         allocated: list[float] = self._state.quota.usage.allocated[:, queue].tolist()
-        evicted, known = len(self._state.statement.evicted), self._exceeding.pop(queue, None)
-        end, last = at, min(at + MAX_PASSED, len(waiting))
-        if known is not None and known[:2] == (evicted, allocated):
-            end = max(at, known.end)
-        while end < last and waiting[end][1].priority == waiting[at][1].priority:
-            cost: list[float] = self._state.request_cost(waiting[end][1]).tolist()
-            if _stays_within(cost, allocated, self._fair[queue]):
-                if end > at:
-                    waiting.insert(at, waiting.pop(end))
-                return
+        evicted, known = len(self._state.statement.evicted), self._exceeding.get(queue)
+        if known is None or known.evicted != evicted or known.allocated != allocated:
+            known = _Exceeding(evicted, allocated, _most(self._fair[queue], allocated), at)
+        elif known.first == at:
+            return
+        first, end, last = None, max(at, known.end), min(at + MAX_PASSED, len(waiting))
+        priority, request_cost = waiting[at][1].priority, self._state.request_cost
+        while end < last and (gang := waiting[end][1]).priority == priority:
+            if _stays_within(request_cost(gang).tolist(), known.most):
+                waiting.insert(at, waiting.pop(end))
+                first, end = at, end + 1
+                break
             end += 1
-        self._exceeding[queue] = _Exceeding(evicted, allocated, end)
+        self._exceeding[queue] = known._replace(end=end, first=first)
 
     def update_all(self) -> None:
         """Reorder all queues, as the usage of any may have changed."""
@@ -227,12 +230,16 @@ class GangQueue:
 class _Exceeding(NamedTuple):
     """The gangs of a queue before position ``end``: each would bring it above its fair share.
 
-    This holds while as many pods are ``evicted`` and the queue has the same ``allocated``.
+    All but the ``first``, at this position, if that is known to stay within it. This holds while as
+    many pods are ``evicted`` and the queue has the same ``allocated``. ``most``: (quota resources,)
+    what a gang may cost.
     """
 
     evicted: int
     allocated: list[float]
+    most: list[float]
     end: int
+    first: int | None = None
 
 
 def has_fixed_cost(request: PlacementRequest) -> bool:
@@ -243,9 +250,12 @@ def has_fixed_cost(request: PlacementRequest) -> bool:
     )
 
 
-def _stays_within(cost: Sequence[float], allocated: Iterable[float], most: Sequence[float]) -> bool:
-    """Whether a queue stays within ``most`` with ``cost``; (quota resources,) each."""
-    for added, has, bound in zip(cost, allocated, most, strict=False):
-        if added > 0 and added > bound - has + 1e-9:
-            return False
-    return True
+def _stays_within(cost: Sequence[float], most: Sequence[float]) -> bool:
+    """Whether a gang of this cost requests no more than ``most``; (quota resources,) each."""
+    return not any(map(gt, cost, most))
+
+
+def _most(bounds: Iterable[float], allocated: Iterable[float]) -> list[float]:
+    """The most that a gang may request within ``bounds``; where that is nothing, 0."""
+    pairs = zip(bounds, allocated, strict=False)
+    return [max(0.0, bound - has + 1e-9) for bound, has in pairs]
