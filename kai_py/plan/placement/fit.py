@@ -223,10 +223,10 @@ def dominates(statement: Statement, fits: ShapeFits, shape: Shape, other: Shape)
         return False
     if not _gpu_share_dominates(shape, other):
         return False
-    nodes = statement.snapshot.nodes
-    return not (
-        fits.static_fits.of(shape, nodes).mask & ~fits.static_fits.of(other, nodes).mask
-    ).any()
+    of, nodes = fits.static_fits.of, statement.snapshot.nodes
+    mask, others = of(shape, nodes).mask, of(other, nodes).mask
+    # Shapes that differ only in amounts share theirs.
+    return mask is others or not (mask & ~others).any()
 
 
 def _has_equal_rules(statement: Statement, shape: Shape, other: Shape) -> bool:

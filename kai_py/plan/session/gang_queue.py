@@ -198,7 +198,7 @@ class GangQueue:
                 first, end = at, end + 1
                 break
             end += 1
-        self._exceeding[queue] = known._replace(end=end, first=first)
+        self._exceeding[queue] = _Exceeding(evicted, allocated, known.most, end, first)
 
     def update_all(self) -> None:
         """Reorder all queues, as the usage of any may have changed."""
