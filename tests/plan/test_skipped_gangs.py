@@ -13,7 +13,7 @@ from kai_py.plan.victims.solver import VictimSolver
 from kai_py.snapshot.tables.queues import QueueInfo
 from tests.plan.mixed_worlds import backlogged_world
 from tests.support.examples import examples
-from tests.support.scenario import cluster, job_with_pods, node, placed, queue
+from tests.support.scenario import budget, cluster, job_with_pods, node, placed, queue
 from tests.support.worlds import gang, world
 
 
@@ -25,12 +25,12 @@ def waiting(count, pods=1, **options):
     ]
 
 
-def full_cluster(*added):
-    """Four GPUs, which the Jobs of two queues use."""
+def full_cluster(*added, **options):
+    """Four GPUs, which the Jobs of two queues use; ``options``: of the pods of queue a."""
     return cluster(
         [queue(name, 2) for name in "ab"],
         [node(f"n{i}", 2) for i in range(2)],
-        job_with_pods("runs-a", 2, queue="a", node="n0"),
+        job_with_pods("runs-a", 2, queue="a", node="n0", **options),
         job_with_pods("runs-b", 2, queue="b", node="n1"),
         *added,
     )
@@ -68,10 +68,19 @@ def searches():
 
 
 def test_one_gang_of_a_class_gets_a_turn(turns, searches):
-    plan = full_cluster(*waiting(20, queue="a"), *waiting(20, pods=2, queue="a")).plan(100.0)
+    """A budget protects what they could preempt, which only a search shows."""
+    gangs = [each for pods in (1, 2) for each in waiting(20, pods, queue="a", priority=1)]
+    plan = full_cluster(*gangs, budget(0), labels={"app": "web"}).plan(100.0)
     assert names(turns) == ["waits-1-00", "waits-2-00"]
     assert set(names(searches)) == {"waits-1-00", "waits-2-00"}
     assert len(plan.unplaced) == 40
+
+
+def test_no_gang_gets_a_turn_that_may_preempt_and_reclaim_nothing(turns, searches):
+    gangs = [each for pods in (1, 2) for each in waiting(20, pods, queue="a")]
+    assert len(full_cluster(*gangs).plan(100.0).unplaced) == 40
+    assert names(turns) == ["waits-1-00", "waits-2-00"]
+    assert not searches
 
 
 def test_a_single_queue_skips_them_too(turns):

@@ -28,6 +28,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.victims.batch import VictimBatch, reorder
+from kai_py.plan.victims.eligible import eligible_gangs
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.solver import ClaimVariant, VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -52,7 +53,7 @@ def find_victims(
     pool = pool or VictimPool(state)
     if strategy_class.action is Action.RECLAIM:
         pool = pool.for_others
-    eligible = [gang for gang in gangs if _may_preempt(state, gang)]
+    eligible = eligible_gangs(state, gangs, strategy_class, pool)
     solver = VictimSolver(state, strategy_class)
     for group in in_rotation(eligible, state.search_budgets.out_of_probes_before):
         gang_queue = GangQueue(state, group)
@@ -115,16 +116,6 @@ def _search_with_cheapest_claims(
         found = solver.solve(again, ClaimVariant.CHEAPEST)
         if not isinstance(found, SearchFailure):
             _record_placed(gang_queue, again, found)
-
-
-def _may_preempt(state: CycleState, gang: Gang) -> bool:
-    """Whether pods may be evicted for the gang in this action at all."""
-    budgets = state.search_budgets
-    if gang.key in budgets.searches_ended or gang.key in state.waiting:
-        return False
-    if state.statement.devices.users.left_over_claim(gang):
-        return False  # once the claim is released, it may fit where no pod has to be evicted
-    return gang.may_preempt and state.snapshot.now >= gang.preempts_from
 
 
 def _within_quota(state: CycleState, gang: Gang, request: PlacementRequest) -> bool:

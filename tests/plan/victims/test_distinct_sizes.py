@@ -1,10 +1,11 @@
 """Thousands of pods of as many sizes that cannot be served cost few searches for victims."""
 
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
 from kai_py.plan.search_cache.failed_shapes import MAX_FAILED_SHAPES, FailedShapes
+from kai_py.plan.victims import action
 from kai_py.plan.victims.search import VictimSearch
 from kai_py.snapshot.shape import Shape
 from tests.support.scenario import cluster, job, node, pod, queue
@@ -47,6 +48,15 @@ def test_what_is_refused_to_one_is_not_searched_for_larger_ones():
     assert not plan.evictions
     assert len(plan.unplaced) == 30
     assert len(set(searched)) <= 1
+
+
+def test_no_gang_is_put_in_order_where_no_queue_may_reclaim_or_preempt():
+    expected = repr(full(sizes(range(2, 32)), waits=0).plan(100.0))
+    with patch.object(action, "GangQueue", Mock(side_effect=AssertionError("in order"))):
+        plan = full(sizes(range(2, 32)), waits=0).plan(100.0)
+    assert repr(plan) == expected
+    assert not plan.set_aside
+    assert len(plan.unplaced) == 30
 
 
 def test_a_smaller_one_is_searched_for():
