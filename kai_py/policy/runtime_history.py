@@ -15,7 +15,7 @@ kind) per question.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -110,7 +110,10 @@ class RuntimeHistory:
         if not self._samples or is_service(gang):
             return None
         for kind in pod_kinds(gang, member):
-            longer = sorted(each for each in self._samples.get(kind, ()) if each > age)
+            samples = self._samples.get(kind, ())
+            if len(samples) < kind.min_samples:
+                continue
+            longer = sorted(each for each in samples if each > age)
             if len(longer) >= kind.min_samples:
                 return longer[math.ceil(QUANTILE * len(longer)) - 1]
         return None
@@ -140,6 +143,16 @@ class ExpectedEnds(Struct, frozen=True):
             return math.inf
         runtime = self.history.expected_runtime(gang, member, self.now - member.bound_since)
         return math.inf if runtime is None else member.bound_since + runtime
+
+    def ends_of(self, gang: Gang) -> Iterator[tuple[Member, float]]:
+        """The bound pods of a gang, each with its expected end; those alike are looked up once."""
+        known: dict[tuple[int, float], float] = {}
+        for member in gang.bound:
+            key = id(member.charge), member.bound_since
+            at = known.get(key)
+            if at is None:
+                at = known[key] = self.end_of(gang, member)
+            yield member, at
 
     def known_of(self, gangs: Iterable[Gang]) -> list[Gang]:
         """The gangs of whose pods an end may be known."""

@@ -243,10 +243,10 @@ def _insufficient_resources(
     free = statement.free(Capacity.IDLE)
     texts: list[str] = []
     rest = static.mask
-    one_more = replicas + 1
+    one_more = replicas + 1 if np.count_nonzero(replicas) else 1
     where_reported = dict(requests_where_reported(shape))
     for name, request in sorted({**where_reported, **shape.requests}.items()):
-        if not rest.any():
+        if not np.count_nonzero(rest):
             break
         row = statement.snapshot.resources.positions.get(name)
         lacking = rest

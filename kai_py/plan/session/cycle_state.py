@@ -210,8 +210,7 @@ class CycleState:
         """The ends that are expected of pods that ran when the cycle began, in no order."""
         ends = self.expected_ends
         for gang in ends.known_of(self.snapshot.gangs.values()):
-            for member in gang.bound:
-                at = ends.end_of(gang, member)
+            for member, at in ends.ends_of(gang):
                 if math.isfinite(at):
                     yield PodEnd(at, gang, member)
 
