@@ -160,14 +160,15 @@ class ShapeFits(Struct, frozen=True):
         return False
 
     def fits_nowhere(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
-        """Whether a pod certainly fits nowhere: as ``exceeds_nodes``, or by what is free now.
+        """``exceeds_free``; where a running fit is known, which tells more, ``exceeds_nodes``."""
+        if (shape.number, capacity, False) in self._running_fits:
+            return self.exceeds_nodes(statement, shape, capacity)
+        return self.exceeds_free(statement, shape, capacity)
 
-        The second is not looked at where a running fit is known, which tells more.
-        """
+    def exceeds_free(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
+        """As ``exceeds_nodes``, but also with what any node has free by now. O(nodes)."""
         if self.exceeds_nodes(statement, shape, capacity):
             return True
-        if (shape.number, capacity, False) in self._running_fits:
-            return False
         positions, most = statement.snapshot.resources.positions, self._most(statement, capacity)
         return any(amount > most[positions[n]] for n, amount in shape.reported_requests.items())
 

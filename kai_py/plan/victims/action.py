@@ -28,7 +28,7 @@ from kai_py.plan.session.cycle_state import CycleState
 from kai_py.plan.session.gang_queue import GangQueue
 from kai_py.plan.session.quota_check import check_reserved_quota, waits_for_leaving
 from kai_py.plan.victims.batch import VictimBatch, reorder
-from kai_py.plan.victims.eligible import eligible_gangs
+from kai_py.plan.victims.eligible import EligibleGangs
 from kai_py.plan.victims.order import VictimPool
 from kai_py.plan.victims.solver import ClaimVariant, VictimSolver
 from kai_py.plan.victims.strategy import VictimStrategy
@@ -53,11 +53,13 @@ def find_victims(
     pool = pool or VictimPool(state)
     if strategy_class.action is Action.RECLAIM:
         pool = pool.for_others
-    eligible = eligible_gangs(state, gangs, strategy_class, pool)
+    eligible = EligibleGangs(state, gangs, strategy_class, pool)
     solver = VictimSolver(state, strategy_class)
-    for group in in_rotation(eligible, state.search_budgets.out_of_probes_before):
+    for group in in_rotation(eligible.gangs, state.search_budgets.out_of_probes_before):
+        if not eligible:
+            break
         gang_queue = GangQueue(state, group)
-        while (gang := gang_queue.pop()) is not None:
+        while eligible and (gang := gang_queue.pop()) is not None:
             with state.turns.of(gang):
                 request = state.next_request(gang)
                 if request is None:
@@ -69,7 +71,8 @@ def find_victims(
                     gang_queue.push(gang)
                 elif solver.is_proven(strategy):
                     gang_queue.skip_equivalent(gang)
-    for gang in eligible:
+                    eligible.has_failed(gang)
+    for gang in eligible.gangs:
         state.stop_skipping(gang)
 
 

@@ -51,7 +51,7 @@ class VictimStrategy(ABC):
         """Whether the request certainly fits nowhere unless pods are evicted."""
         fits, statement = self.state.placer.shapes.fits, self.state.statement
         shapes = (group[0].shape for group in by_shape(self.request.members))
-        return any(fits.exceeds_nodes(statement, each, Capacity.FUTURE_IDLE) for each in shapes)
+        return any(fits.exceeds_free(statement, each, Capacity.FUTURE_IDLE) for each in shapes)
 
     @abstractmethod
     def candidates(self) -> Iterable[VictimUnit] | None:

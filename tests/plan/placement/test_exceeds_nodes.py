@@ -15,7 +15,7 @@ from tests.plan.mixed_worlds import mixed_world
 from tests.support.examples import examples
 from tests.support.scenario import cluster, node, pod, queue
 
-NEVER = patch.multiple(ShapeFits, exceeds_nodes=lambda *_: False, fits_nowhere=lambda *_: False)
+NEVER = patch.multiple(ShapeFits, exceeds_nodes=lambda *_: False, exceeds_free=lambda *_: False)
 
 
 def full_world(deserved=0):

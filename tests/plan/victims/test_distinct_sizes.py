@@ -6,7 +6,9 @@ import pytest
 
 from kai_py.plan.search_cache.failed_shapes import MAX_FAILED_SHAPES, FailedShapes
 from kai_py.plan.victims import action
+from kai_py.plan.victims.eligible import EligibleGangs
 from kai_py.plan.victims.search import VictimSearch
+from kai_py.plan.victims.solver import VictimSolver
 from kai_py.snapshot.shape import Shape
 from tests.support.scenario import cluster, job, node, pod, queue
 
@@ -57,6 +59,31 @@ def test_no_gang_is_put_in_order_where_no_queue_may_reclaim_or_preempt():
     assert repr(plan) == expected
     assert not plan.set_aside
     assert len(plan.unplaced) == 30
+
+
+def test_turns_end_once_every_gang_left_is_known_to_find_no_victims():
+    agents = [
+        pod(f"agent{i}", 0, node=f"n{i}", scheduler_name="other", requests={"cpu": "56"})
+        for i in range(4)
+    ]
+    asked = {"nvidia.com/gpu": "1", "cpu": "20"}
+    high = pod("high", queue="has", priority=1, requests=asked)
+
+    def world():
+        return full([*sizes(range(2, 32)), *agents, high], waits=0)
+
+    tried, original = list[str](), VictimSolver.solve
+
+    def solve(solver, strategy, *variant):
+        tried.append(strategy.gang.owner.name)
+        return original(solver, strategy, *variant)
+
+    with patch.object(VictimSolver, "solve", solve):
+        plan = world().plan(100.0)
+    assert tried == ["high"]
+    assert len(plan.unplaced) == 31
+    with patch.object(EligibleGangs, "__bool__", lambda _: True):
+        assert repr(world().plan(100.0)) == repr(plan)
 
 
 def test_a_smaller_one_is_searched_for():
