@@ -56,13 +56,24 @@ def nothing_else(_: Gang) -> LastResort:
     return LastResort.NOTHING
 
 
+def to_the_last() -> bool:
+    """Give every gang its turn."""
+    return False
+
+
 def allocate(
-    state: CycleState, gangs: Sequence[Gang], on_unschedulable: OnUnschedulable = nothing_else
+    state: CycleState,
+    gangs: Sequence[Gang],
+    on_unschedulable: OnUnschedulable = nothing_else,
+    ends: Callable[[], bool] = to_the_last,
 ) -> None:
-    """Run the action for ``gangs``; what stays pending gets its reason in ``state``."""
+    """Run the action for ``gangs``; what stays pending gets its reason in ``state``.
+
+    ``ends``: whether to end before the next turn; gangs that have had none then get no reason.
+    """
     solver = _AllocateSolver(state)
     for group in in_rotation(gangs, state.search_budgets.cut_short_before):
-        _allocate_in_order(state, group, solver, on_unschedulable)
+        _allocate_in_order(state, group, solver, on_unschedulable, ends)
     for gang in gangs:
         state.stop_skipping(gang)
 
@@ -72,10 +83,11 @@ def _allocate_in_order(
     gangs: Iterable[Gang],
     solver: "_AllocateSolver",
     on_unschedulable: OnUnschedulable,
+    ends: Callable[[], bool],
 ) -> None:
     gang_queue = GangQueue(state, gangs)
     batcher = EquivalentGangs(state, gang_queue)
-    while (gang := _next_gang(gang_queue, batcher, solver)) is not None:
+    while not ends() and (gang := _next_gang(gang_queue, batcher, solver)) is not None:
         with state.turns.of(gang):
             if _allocate_gang(state, gang, solver):
                 gang_queue.push(gang)

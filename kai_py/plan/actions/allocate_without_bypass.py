@@ -6,7 +6,8 @@
         consolidate, reclaim and preempt, and the gangs after it get what is left; so may a gang
         that was placed before and now is not, and one ahead of it in its queue
 
-So no pod starts on capacity that a gang ahead of it would reclaim in the next cycle. In the second
+So no pod starts on capacity that a gang ahead of it would reclaim in the next cycle. The first pass
+ends once this is certain and no gang is left that could be placed (``first_pass``). In the second
 pass at most ``MAX_PREEMPTORS`` gangs may evict; the others evict afterwards, like all gangs that
 were not bypassed.
 
@@ -31,6 +32,7 @@ from msgspec import Struct
 from kai_py.api.gpu_share import GPU_RESOURCE
 from kai_py.grouping.gang import has_topology_constraint
 from kai_py.plan.actions.allocate import LastResort, allocate
+from kai_py.plan.actions.first_pass import FirstPass
 from kai_py.plan.actions.turnover import Turnover
 from kai_py.plan.placement.attempt import by_shape
 from kai_py.plan.placement.next_pods import PlacementRequest
@@ -196,18 +198,24 @@ def allocate_without_bypass(
 
     tracker = BypassTracker(state)
 
+    def is_undone() -> bool:
+        return bool(victim_actions and tracker.bypassed() and state.evictable)
+
+    first_pass = FirstPass(state, gangs, is_undone)
+
     def wait_or_record(gang: Gang) -> LastResort:
         if turnover is not None and turnover.try_wait(gang):
             return LastResort.WAITS
         tracker.record(gang)
+        first_pass.record(gang)
         return _nothing_for(gang, turnover)
 
     with state.statement.trial() as trial:
-        allocate(state, gangs, wait_or_record)
-        bypassed = tracker.bypassed() if victim_actions else set()
-        if not bypassed or not state.evictable or state.turns.over:
+        allocate(state, gangs, wait_or_record, first_pass.ends)
+        if not is_undone() or state.turns.over:
             trial.keep()
             return
+        bypassed = tracker.bypassed()
         placed = {each.gang.key for each in state.statement.placed.values()}
     state.start_over(reasons)
     if turnover is not None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kai_py.api.records.node import HOSTNAME_LABEL
 from kai_py.plan.actions import allocate_without_bypass
+from kai_py.plan.actions.first_pass import FirstPass
 from kai_py.plan.plan import Action, Stage
 from kai_py.policy.fairness_rules import KAI, NATIVE, BypassPolicy
 from kai_py.snapshot.tables.queues import QueueInfo
@@ -104,6 +105,30 @@ def test_what_only_takes_from_plenty_does_not_lead_to_a_second_pass(monkeypatch,
     ).plan(1000.0)
     assert evicted(plan) == ["runs"]
     assert len(made) == passes
+
+
+def with_late(last):
+    """Many gangs come after ``low``, of which at most ``last`` fits anywhere once it is placed."""
+    before = contested(gang("low", pods=1, gpus=4, created=6))
+    late = [gang(f"late{i}", pods=1, gpus=4, priority=-1 - i) for i in range(40)]
+    return replace(before, nodes={"a": 8, "b": 1}, gangs=(*before.gangs, *late, *last))
+
+
+@pytest.mark.parametrize(("last", "turns"), [([], 16), ([gang("fits", pods=1, priority=-99)], 40)])
+def test_the_first_pass_ends_once_no_gang_is_left_that_may_be_placed(monkeypatch, last, turns):
+    before, failed, record = with_late(last), [], FirstPass.record
+
+    def recorded(first_pass, each):
+        failed.append(each.owner.name)
+        record(first_pass, each)
+
+    monkeypatch.setattr(FirstPass, "record", recorded)
+    plan = before.plan()
+    assert evicted(plan) == ["runs-0"]
+    assert placed(plan) == {f"{each.owner.name}-0": "b" for each in last}
+    assert failed == ["high", *[f"late{i}" for i in range(turns)]]
+    monkeypatch.setattr(FirstPass, "ends", lambda _: False)
+    assert repr(before.plan()) == repr(plan)
 
 
 def test_a_gang_that_fits_starts_where_no_pod_may_be_evicted():
