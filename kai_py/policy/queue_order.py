@@ -229,23 +229,18 @@ class QueueOrder:
 
 def _standing(allocated: list[float], bounds: Sequence[Sequence[float]]) -> _Standing:
     """The standing of a queue; ``bounds``: its part of ``QueueUsage.bounds_by_queue``."""
-    rows = [
-        (has, has > fair, deserved, allocatable, bound, has_weight)
-        for has, (fair, deserved, allocatable, bound, has_weight) in zip(
-            allocated, bounds, strict=True
-        )
-    ]
-    parts = (
-        has / bound if bound > 0 else has * NO_SHARE_PENALTY for has, _, _, _, bound, _ in rows
-    )
-    return _Standing(
-        allocated,
-        above_all=all(is_above for _, is_above, *_ in rows),
-        beyond=any(has > deserved for has, _, deserved, *_ in rows),
-        uses_none=any(allocatable == 0 and has > 0 for has, _, _, allocatable, *_ in rows),
-        share=max(0.0, *parts),
-        rows=rows,
-    )
+    above_all, beyond, uses_none, share = True, False, False, 0.0
+    rows: list[tuple[float, bool, float, float, float, float]] = []
+    for has, (fair, deserved, allocatable, bound, has_weight) in zip(
+        allocated, bounds, strict=True
+    ):
+        is_above = has > fair
+        above_all = above_all and is_above
+        beyond = beyond or has > deserved
+        uses_none = uses_none or (allocatable == 0 and has > 0)
+        share = max(share, has / bound if bound > 0 else has * NO_SHARE_PENALTY)
+        rows.append((has, is_above, deserved, allocatable, bound, has_weight))
+    return _Standing(allocated, above_all, beyond, uses_none, share, rows)
 
 
 GangKey = tuple[float, int, float, str]

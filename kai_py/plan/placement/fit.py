@@ -74,6 +74,7 @@ class ShapeFits(Struct, frozen=True):
 
     static_fits: StaticFits = field(default_factory=StaticFits)
     _running_fits: dict[tuple[int, Capacity, bool], RunningFit] = field(default_factory=dict)
+    _asked: dict[Capacity, int] = field(default_factory=dict)
     _most_free: dict[Capacity, tuple[Statement, int, list[float]]] = field(default_factory=dict)
 
     def static_fit(self, statement: Statement, shape: Shape, capacity: Capacity) -> StaticFit:
@@ -160,8 +161,14 @@ class ShapeFits(Struct, frozen=True):
         return False
 
     def fits_nowhere(self, statement: Statement, shape: Shape, capacity: Capacity) -> bool:
-        """``exceeds_free``; where a running fit is known, which tells more, ``exceeds_nodes``."""
-        if (shape.number, capacity, False) in self._running_fits:
+        """``exceeds_free`` where that is worth its time, else ``exceeds_nodes``.
+
+        That is so where no running fit is known, which tells more, and nothing was placed since the
+        last call, so that pods after this one may not fit, either.
+        """
+        changes, asked = len(statement.changed_rows), self._asked.get(capacity)
+        self._asked[capacity] = changes
+        if changes != asked or (shape.number, capacity, False) in self._running_fits:
             return self.exceeds_nodes(statement, shape, capacity)
         return self.exceeds_free(statement, shape, capacity)
 
