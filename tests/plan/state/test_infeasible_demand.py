@@ -243,3 +243,36 @@ def test_parts_count_where_some_node_has_gpus_with_that_much_memory():
         for i in range(3)
     ]
     assert shares(large, *gang)["big"].infeasible[GPU] == pytest.approx(3 * 0.4)
+
+
+@pytest.mark.parametrize("mode", ["firstAvailable", "All"])
+def test_a_claim_that_can_be_served_in_several_ways_is_demand(mode):
+    nodes = [node(f"n{i}", gpus=0) for i in range(4)]
+    owner, wanted, waiting = claiming_job("train", 1, 9, queue="big")
+    request = wanted.spec.devices.requests[0]
+    if mode == "All":
+        changed = replace(request, exactly=replace(request.exactly, allocation_mode="All"))
+    else:
+        changed = replace(request, exactly=None)
+    devices = replace(wanted.spec.devices, requests=(changed,))
+    wanted = replace(wanted, spec=replace(wanted.spec, devices=devices))
+    plan = cluster(*QUEUES, *nodes, *DEVICES, owner, wanted, waiting).plan()
+    share = next(each for each in plan.queues if each.queue == "big")
+    assert share.infeasible == {}
+
+
+def test_what_is_known_of_gangs_is_forgotten_with_them():
+    ours = cluster(*QUEUES, *RACKS)
+    for number in range(12):
+        one = pod(f"p{number}", 9, queue="big")
+        ours.add(one).plan()
+        ours.remove(one)
+    assert len(ours.memory.infeasible._by_gang) <= 3
+
+
+def test_a_gang_of_which_some_pods_can_run_is_not_among_those_that_never_can():
+    marks = {"scheduling.kai.io/pod-group": "g", "scheduling.kai.io/min-available": "1"}
+    mixed = [pod(f"p{i}", gpus, queue="big", annotations=marks) for i, gpus in enumerate([1, 9])]
+    ours = cluster(*QUEUES, *RACKS, *mixed, pod("huge", 9, queue="big"))
+    ours.plan()
+    assert ours.memory.infeasible.gangs == {"default/Pod/huge"}
