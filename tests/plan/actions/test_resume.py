@@ -183,3 +183,13 @@ def test_only_gangs_of_one_queue_go_before_nominated_ones_that_yield_to_them(mon
     assert order("fits") == unchanged
     assert order("first", "other") == ["equal", "fixed", "elsewhere", "first", "yields"]
     assert order("other", "first") == ["yields", "equal", "fixed", "other", "elsewhere"]
+
+
+def test_a_pod_whose_nominated_node_was_deleted_starts_on_another() -> None:
+    world = cluster(node("n", 2), queue("a", 8))
+    world.add(job_with_pods("g", 2, queue="a"))
+    for name, where in (("g-0", "deleted"), ("g-1", "n")):
+        world.builder.nominate(f"pod-{name}", where, START + 10)
+    plan = world.plan(20)
+    assert placed(plan) == {"g-0": "n", "g-1": "n"}
+    assert not plan.set_aside
