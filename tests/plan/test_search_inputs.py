@@ -245,7 +245,7 @@ def test_every_field_of_the_state_is_an_input_or_known_not_to_be():
     inputs = {"snapshot", "settings", "quota", "statement", "placer", "eviction_limits", "turns"}
     inputs |= {"accounting"}
     order_of_gangs = {"ageing", "infeasible_gangs"}
-    timing = {"waiting", "postponed", "served", "due", "expected_ends"}
+    timing = {"waiting", "postponed", "first_postponed", "served", "due", "expected_ends"}
     results = {"unschedulable", "search_cache", "backoff", "report"}
     derived = {
         "empty_nodes",

@@ -53,6 +53,7 @@ from kai_py.snapshot.snapshot import Snapshot
 MAX_ENDS_WEIGHED = 512
 """How many of the next ends count in weighing what a wait costs."""
 
+MAX_FIRST_POSTPONED = 16
 MAX_SKIPPED = 16
 """Elastic pods of a gang that may be skipped for others of it."""
 
@@ -103,6 +104,8 @@ class CycleState:
     """Keys of gangs that evict nothing yet because pods are about to end, and until when."""
     postponed: dict[tuple[Action, str], float] = field(default_factory=dict)
     """By action and gang key: its victims would lose too much now; when that may change."""
+    first_postponed: dict[str, list[tuple[Gang, float]]] = field(default_factory=dict)
+    """By queue, the first ``MAX_FIRST_POSTPONED`` of these that preempt or reclaim."""
 
     parts_of_cluster: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     """Cache of ``part_of_cluster`` by the id of a cost, which the entry keeps alive."""
@@ -278,6 +281,13 @@ class CycleState:
     def next_request(self, gang: Gang) -> PlacementRequest | None:
         """The pods to place next; None when none is left."""
         return self._cached_request(gang)[1]
+
+    def postpone(self, action: Action, gang: Gang, until: float) -> None:
+        """Let the victims found for ``gang`` stay, and the gang wait until ``until``."""
+        self.postponed[action, gang.key] = until
+        first = self.first_postponed.setdefault(gang.queue, [])
+        if action is not Action.CONSOLIDATE and len(first) < MAX_FIRST_POSTPONED:
+            first.append((gang, until))
 
     def skip_elastic(self, gang: Gang, request: PlacementRequest, reason: Unschedulable) -> bool:
         """Whether other elastic pods of ``gang`` are requested now, as this request failed."""

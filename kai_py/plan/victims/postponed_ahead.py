@@ -6,17 +6,12 @@ before the other does (``actions.resume``), and they would have been evicted for
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
-from kai_py.plan.plan import Action
 from kai_py.plan.session.later_alternatives import try_placing
 from kai_py.plan.session.quota_check import check_quota
 from kai_py.plan.victims.strategy import VictimStrategy
 from kai_py.plan.victims.units import VictimUnit
 from kai_py.snapshot.gangs import Gang
-
-MAX_AHEAD = 16
-"""Gangs ahead that are placed on trial for one set of victims."""
 
 
 def until_those_ahead(strategy: VictimStrategy, units: Sequence[VictimUnit]) -> float | None:
@@ -24,7 +19,7 @@ def until_those_ahead(strategy: VictimStrategy, units: Sequence[VictimUnit]) -> 
 
     Seconds since the epoch; None if the request fits beside them. Nothing stays evicted or placed.
     """
-    ahead = list(islice(_postponed_ahead(strategy), MAX_AHEAD)) if units else []
+    ahead = list(_postponed_ahead(strategy)) if units else []
     if not ahead:
         return None
     state = strategy.state
@@ -44,13 +39,11 @@ def has_postponed_ahead(strategy: VictimStrategy) -> bool:
 
 def _postponed_ahead(strategy: VictimStrategy) -> Iterator[tuple[Gang, float]]:
     """Gangs that would evict the gang of ``strategy`` once it runs; until when each waits."""
-    gang, gangs = strategy.gang, strategy.state.snapshot.gangs
+    gang = strategy.gang
     if not gang.yields_in_queue:
         return
-    for (action, key), until in strategy.state.postponed.items():
-        other = gangs[key]
-        is_ahead = other.queue == gang.queue and other.priority > gang.priority
-        if is_ahead and not other.is_satisfied and action is not Action.CONSOLIDATE:
+    for other, until in strategy.state.first_postponed.get(gang.queue, ()):
+        if other.priority > gang.priority and not other.is_satisfied:
             yield other, until
 
 

@@ -156,7 +156,7 @@ class VictimSearch:
                 return _TriedSet(SearchOutcome.REFUSED, refused)
             until = postponed_until(self.strategy, units) if ahead is None else ahead
             if until is not None:
-                self._state.postponed[self.strategy.action, self._gang.key] = until
+                self._state.postpone(self.strategy.action, self._gang, until)
                 return _TriedSet(SearchOutcome.POSTPONED)
             self.victims = tuple(units)
             trial.keep()

@@ -94,7 +94,7 @@ class VictimSolver:
         if signature is not None:
             until = self._postponed.find(_waiting_kind(signature, shapes), shapes, signature.size)
             if until is not None:
-                self._state.postponed[action] = until
+                self._state.postpone(self._action, gang, until)
                 return SearchFailure()
         key = _search_key(gang, request, signature, variant)
         failure = self._cached_failure(key, gang) or self._backed_off_failure(key)

@@ -86,7 +86,7 @@ def test_equal_pods_are_not_placed_in_batches_behind_one_that_waits(postpones):
     built = world({"a": 1}, *gangs, queues=QUEUES).snapshot(NOW)
     state = open_session(built, CycleSettings(), CycleMemory(ClusterDevices()), Unwatched())
     if postpones:
-        state.postponed[Action.RECLAIM, "default/Gang/first"] = NOW + 60
+        state.postpone(Action.RECLAIM, built.gangs["default/Gang/first"], NOW + 60)
     pod = built.gangs["default/Gang/pod"]
     strategy = Reclaim(state, VictimPool(state), pod, state.next_request(pod))
     like_it = built.gangs["default/Gang/like-it"]
